@@ -1,0 +1,415 @@
+"""Everything that crosses a thread or process boundary, as one closed tagged union.
+
+On the wire a message is a list of frames: frame 0 is msgpack of a tagged ``Struct``; each numpy
+array inside it travels as a raw frame of its own and is replaced in frame 0 by an extension value
+(frame number, dtype, shape). Unknown fields and unknown tags are errors.
+
+Two lanes join the orchestrator and a replica. The *data* lane carries ``StageRequest``,
+``StageUpdate`` and outputs; the *control* lane carries what must not wait behind them. Messages of
+one lane keep their order. A control message may overtake data: ``StageAbort.after_seq`` and
+``StageInteraction.after_seq`` say how many data messages had been sent to that replica before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+
+Prompt: TypeAlias = dict[str, Any]
+Payload: TypeAlias = dict[str, Any]
+Frame: TypeAlias = bytes | memoryview
+
+PROTOCOL_VERSION = 1
+
+
+class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How one stage samples. ``None`` leaves the stage's own default.
+
+    A stage that cannot use a field refuses it by name; ``extra`` holds stage-specific fields.
+    """
+
+    seed: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    max_tokens: int | None = None
+    guidance_scale: float | None = None
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class CompanionSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A CFG companion, fully built before its parent is queued."""
+
+    request_id: str
+    role: str
+    prompt: Prompt
+    sampling_params_list: list[SamplingParams]
+
+
+class _Message(msgspec.Struct, tag_field="msg", forbid_unknown_fields=True):
+    """Base of all messages; ``msg`` on the wire is the tag."""
+
+
+# --- caller → orchestrator (same process) --------------------------------------------------------
+
+
+class StageSubmissionMessage(_Message, tag="stage_submission"):
+    """A new request, or one more segment of a resumable one.
+
+    Times are seconds: ``request_timestamp`` and ``enqueue_ts`` on the wall clock, ``deadline`` on
+    the engine's clock (monotonic). ``resumable`` false on an update closes the request.
+    """
+
+    type: Literal["add_request", "streaming_update"]
+    request_id: str
+    prompt: Prompt
+    original_prompt: Prompt
+    sampling_params_list: list[SamplingParams]
+    final_stage_id: int
+    final_output_stage_ids: list[int]
+    output_prompt_text: str | None = None
+    companions: list[CompanionSpec] = msgspec.field(default_factory=list)
+    priority: int = 0
+    seed: int = 0
+    deadline: float | None = None
+    resumable: bool = False
+    data_parallel_rank: int | None = None
+    trace_headers: dict[str, str] = msgspec.field(default_factory=dict)
+    preprocess_ms: float = 0.0
+    request_timestamp: float = 0.0
+    enqueue_ts: float = 0.0
+
+
+InteractionKind: TypeAlias = Literal["interrupt", "flush", "pause", "resume", "update"]
+INTERACTION_KINDS: tuple[str, ...] = ("interrupt", "flush", "pause", "resume", "update")
+
+
+class InteractionMessage(_Message, tag="interaction"):
+    """A control message to a running request; ``event_id`` is repeated by its answer."""
+
+    request_id: str
+    event_id: str
+    kind: str
+    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class ConsumedMessage(_Message, tag="consumed"):
+    """The caller has taken this many samples of the request's audio so far (backpressure)."""
+
+    request_id: str
+    num_samples: int
+
+
+class AbortMessage(_Message, tag="abort"):
+    """Let go of these requests in every stage; ``abort_id`` is repeated by the answer."""
+
+    request_ids: list[str]
+    abort_id: int
+
+
+class ScaleMessage(_Message, tag="scale"):
+    """Set the number of replicas of a stage."""
+
+    stage_id: int
+    num_replicas: int
+
+
+class DrainMessage(_Message, tag="drain"):
+    """Start nothing new; ``deadline`` (engine clock) ends what is still running then."""
+
+    deadline: float
+
+
+class ShutdownMessage(_Message, tag="shutdown"):
+    """Stop every replica and end the orchestrator."""
+
+
+# --- orchestrator → replica ----------------------------------------------------------------------
+
+
+class StageRequest(_Message, tag="stage_request"):
+    """A request for one stage.
+
+    Stage 0 gets the prompt here; a later stage gets its inputs as ``StageUpdate`` units. The last
+    three fields are set when a request is replayed on another replica: the stage starts at unit
+    ``first_unit``, whose first sample is ``start_sample``, and emits nothing before
+    ``skip_samples``.
+    """
+
+    request_id: str
+    prompt: Prompt
+    sampling: SamplingParams
+    seed: int
+    priority: int = 0
+    resumable: bool = False
+    group_id: str | None = None
+    role: str | None = None
+    trace_headers: dict[str, str] = msgspec.field(default_factory=dict)
+    first_unit: int = 0
+    start_sample: int = 0
+    skip_samples: int = 0
+
+
+class StageUpdate(_Message, tag="stage_update"):
+    """One more input of a request: a text segment for stage 0, a unit of the stage before it else.
+
+    ``final`` says that no further input follows; ``payload`` may then be empty.
+    """
+
+    request_id: str
+    unit: int
+    payload: Payload
+    final: bool = False
+
+
+class StageInteraction(_Message, tag="stage_interaction"):
+    """An interaction for one stage."""
+
+    request_id: str
+    event_id: str
+    kind: str
+    after_seq: int
+    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class StageAbort(_Message, tag="stage_abort"):
+    """Let go of these requests; answered by one ``StageReleased``."""
+
+    request_ids: list[str]
+    after_seq: int
+
+
+class StagePause(_Message, tag="stage_pause"):
+    """Do not schedule this request until ``StageResume``."""
+
+    request_id: str
+
+
+class StageResume(_Message, tag="stage_resume"):
+    """Schedule this request again."""
+
+    request_id: str
+
+
+class Ping(_Message, tag="ping"):
+    """Heartbeat; answered by ``Pong`` with the same ``seq``."""
+
+    seq: int
+
+
+class Stop(_Message, tag="stop"):
+    """End the replica's process."""
+
+
+# --- replica → orchestrator ----------------------------------------------------------------------
+
+
+class Fingerprint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What decides the bytes: only replicas with equal fingerprints promise the same ones."""
+
+    model_sha256: str
+    instruction_set: str
+    libraries: dict[str, str]
+    num_threads: int
+
+
+class Hello(_Message, tag="hello"):
+    """The replica is loaded and ready."""
+
+    replica_id: str
+    stage_id: int
+    pid: int
+    fingerprint: Fingerprint
+    protocol_version: int = PROTOCOL_VERSION
+
+
+class ReplicaFailed(_Message, tag="replica_failed"):
+    """The replica cannot go on; ``message`` is one sentence for the operator."""
+
+    replica_id: str
+    message: str
+
+
+class OutputRow(msgspec.Struct, forbid_unknown_fields=True):
+    """What one step did for one request.
+
+    ``payload`` is absent when the step routed nothing to the request. For audio, ``start_sample``
+    and ``num_samples`` place the payload in the request's stream. ``units_done`` is how many input
+    units are wholly turned into output so far and ``done_sample`` where the next one starts: the
+    request can be replayed from there.
+    """
+
+    request_id: str
+    payload: Payload | None = None
+    start_sample: int = 0
+    num_samples: int = 0
+    units_done: int = 0
+    done_sample: int = 0
+    finished: bool = False
+
+
+class StageOutput(_Message, tag="stage_output"):
+    """All outputs of one step. ``num_batch_rows`` counts the batch, ``rows`` what left it."""
+
+    rows: list[OutputRow]
+    num_batch_rows: int
+    num_routed_rows: int
+    step_ms: float
+
+
+class StageError(_Message, tag="stage_error"):
+    """One request failed in this stage; the replica goes on."""
+
+    request_id: str
+    code: str
+    message: str
+    param: str | None = None
+
+
+class StageAck(_Message, tag="stage_ack"):
+    """Answer of a stage to an interaction; ``error`` is set when it was refused."""
+
+    request_id: str
+    event_id: str
+    kind: str
+    result: dict[str, Any] = msgspec.field(default_factory=dict)
+    error: str | None = None
+
+
+class StageReleased(_Message, tag="stage_released"):
+    """The replica holds nothing of these requests any more."""
+
+    request_ids: list[str]
+
+
+class Pong(_Message, tag="pong"):
+    """Answer to ``Ping``; ``num_requests`` is how many requests the replica holds."""
+
+    seq: int
+    num_requests: int
+
+
+# --- orchestrator → caller (same process) --------------------------------------------------------
+
+
+class OutputMessage(_Message, tag="output"):
+    """A piece of output of a request; ``finished`` marks its last message."""
+
+    request_id: str
+    stage_id: int
+    payload: Payload | None = None
+    start_sample: int = 0
+    num_samples: int = 0
+    finished: bool = False
+    queue_wait_ms: float = 0.0
+
+
+class ErrorMessage(_Message, tag="error"):
+    """The terminal message of a request that failed, or (``fatal`` false) of one interaction."""
+
+    request_id: str
+    code: str
+    message: str
+    param: str | None = None
+    fatal: bool = True
+    event_id: str | None = None
+
+
+class AckMessage(_Message, tag="ack"):
+    """An interaction was carried out."""
+
+    request_id: str
+    event_id: str
+    kind: str
+    result: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class AbortedMessage(_Message, tag="aborted"):
+    """Every stage has let go of the requests of this abort."""
+
+    abort_id: int
+
+
+ToOrchestrator: TypeAlias = (
+    StageSubmissionMessage
+    | InteractionMessage
+    | ConsumedMessage
+    | AbortMessage
+    | ScaleMessage
+    | DrainMessage
+    | ShutdownMessage
+)
+ToReplica: TypeAlias = (
+    StageRequest
+    | StageUpdate
+    | StageInteraction
+    | StageAbort
+    | StagePause
+    | StageResume
+    | Ping
+    | Stop
+)
+FromReplica: TypeAlias = (
+    Hello
+    | ReplicaFailed
+    | StageOutput
+    | StageError
+    | StageAck
+    | StageReleased
+    | Pong
+)
+ToCaller: TypeAlias = OutputMessage | ErrorMessage | AckMessage
+
+# --- wire codec ----------------------------------------------------------------------------------
+
+_ARRAY_EXT = 1
+
+
+class MessageDecodeError(ValueError):
+    """Frames that are not a message of this protocol."""
+
+
+def encode(message: ToReplica | FromReplica) -> list[Frame]:
+    """Frames of a message. Array frames share the arrays' memory: do not write to them after."""
+    frames: list[Frame] = [b""]
+
+    def hook(value: object) -> object:
+        if isinstance(value, np.ndarray):
+            array = np.ascontiguousarray(value)
+            frames.append(memoryview(array.reshape(-1).view(np.uint8)))
+            head = (len(frames) - 1, array.dtype.str, value.shape)
+            return msgspec.msgpack.Ext(_ARRAY_EXT, msgspec.msgpack.encode(head))
+        if isinstance(value, np.generic):
+            return value.item()
+        raise TypeError(f"a message cannot carry {type(value).__name__}")
+
+    frames[0] = msgspec.msgpack.encode(message, enc_hook=hook)
+    return frames
+
+
+def _decode(frames: Sequence[Frame], kind: Any) -> Any:
+    def ext_hook(code: int, data: memoryview) -> object:
+        if code != _ARRAY_EXT:
+            raise MessageDecodeError(f"unknown extension {code}")
+        number, dtype, shape = msgspec.msgpack.decode(data, type=tuple[int, str, tuple[int, ...]])
+        return np.frombuffer(frames[number], np.dtype(dtype)).reshape(shape)
+
+    try:
+        return msgspec.msgpack.decode(frames[0], type=kind, ext_hook=ext_hook)
+    except (msgspec.DecodeError, IndexError, TypeError, ValueError) as error:
+        raise MessageDecodeError(f"not a message of this protocol: {error}") from error
+
+
+def decode_to_replica(frames: Sequence[Frame]) -> ToReplica:
+    """A message for a replica. Raises ``MessageDecodeError``. Arrays are read-only views."""
+    message: ToReplica = _decode(frames, ToReplica)
+    return message
+
+
+def decode_from_replica(frames: Sequence[Frame]) -> FromReplica:
+    """A message of a replica. Raises ``MessageDecodeError``. Arrays are read-only views."""
+    message: FromReplica = _decode(frames, FromReplica)
+    return message
