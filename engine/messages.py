@@ -353,13 +353,7 @@ ToReplica: TypeAlias = (
     | Stop
 )
 FromReplica: TypeAlias = (
-    Hello
-    | ReplicaFailed
-    | StageOutput
-    | StageError
-    | StageAck
-    | StageReleased
-    | Pong
+    Hello | ReplicaFailed | StageOutput | StageError | StageAck | StageReleased | Pong
 )
 ToCaller: TypeAlias = OutputMessage | ErrorMessage | AckMessage
 

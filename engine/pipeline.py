@@ -1,0 +1,154 @@
+"""Pipelines: what a YAML file says about the stages, and the functions that it names.
+
+A pipeline file is strict: an unknown key is an error that lists the known ones. Functions and
+models are named by dotted path (``package.module:name``) and loaded only where they run: the
+prompt functions and the voice list in the caller's process, the stage model in its worker.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from engine.errors import ConfigError
+from engine.messages import Prompt, SamplingParams
+from engine.strict import convert, load_yaml
+
+PIPELINE_DIR = Path(__file__).parent / "pipelines"
+
+StageType: TypeAlias = Literal["llm", "generation"]
+OutputType: TypeAlias = Literal["audio", "latent", "text"]
+PlacementKind: TypeAlias = Literal["local", "ray", "remote"]
+BalancePolicy: TypeAlias = Literal["least_loaded", "round_robin", "random"]
+
+
+class Voice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A voice as clients see it. ``language`` is a BCP 47 tag."""
+
+    id: str
+    name: str
+    language: str
+    gender: Literal["female", "male", "neutral"]
+    description: str
+    aliases: tuple[str, ...] = ()
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class PromptExpansion(msgspec.Struct, frozen=True):
+    """One CFG companion that a ``prompt_expand_func`` asks for."""
+
+    prompt: Prompt
+    role: str
+    request_id_suffix: str
+    sampling_overrides: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+PromptTransform: TypeAlias = Callable[[Prompt], Prompt]
+PromptExpand: TypeAlias = Callable[[Prompt, SamplingParams], Sequence[PromptExpansion]]
+
+
+class StageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One stage of a pipeline.
+
+    ``max_pending_units`` bounds how many units of the stage before may wait here per request: the
+    stage before is paused beyond it. ``cpus`` pins replica i to ``cpus[i % len(cpus)]``.
+    """
+
+    name: str
+    model: str
+    stage_type: StageType = "generation"
+    engine_output_type: OutputType = "latent"
+    num_replicas: int = 1
+    placement: PlacementKind = "local"
+    balance: BalancePolicy = "least_loaded"
+    max_batch_size: int = 4
+    steps_in_flight: int = 1
+    max_pending_units: int = 4
+    start_timeout_s: float = 120.0
+    replica_deadline_s: float = 30.0
+    cpus: tuple[tuple[int, ...], ...] = ()
+    gpus: tuple[tuple[int, ...], ...] = ()
+    default_sampling: SamplingParams = SamplingParams()
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key in ("num_replicas", "max_batch_size", "steps_in_flight", "max_pending_units"):
+            if getattr(self, key) < 1:
+                raise ValueError(f"stage {self.name!r}: {key} must be at least 1")
+        for key in ("start_timeout_s", "replica_deadline_s"):
+            if not getattr(self, key) > 0:
+                raise ValueError(f"stage {self.name!r}: {key} must be above 0")
+
+
+class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A pipeline: its stages in order, and the functions of its model family.
+
+    ``voices_func`` returns the voices (``Voice``), first the default one. ``models`` are the model
+    names under which clients ask for this pipeline, first its own.
+    """
+
+    name: str
+    description: str
+    stages: tuple[StageConfig, ...]
+    sample_rate: int = 24000
+    models: tuple[str, ...] = ()
+    voices_func: str | None = None
+    prompt_transform_func: str | None = None
+    prompt_expand_func: str | None = None
+    group_deadline_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not self.stages:
+            raise ValueError("stages must hold at least one stage")
+        names = [stage.name for stage in self.stages]
+        if len(set(names)) != len(names):
+            raise ValueError(f"stages must have different names, got {', '.join(names)}")
+        if not 8000 <= self.sample_rate <= 192_000:
+            raise ValueError("sample_rate must be between 8000 and 192000")
+
+    @property
+    def final_stage_id(self) -> int:
+        return len(self.stages) - 1
+
+
+def list_pipelines() -> list[str]:
+    """Names of the pipelines that ship with the server."""
+    return sorted(path.stem for path in PIPELINE_DIR.glob("*.yaml"))
+
+
+def pipeline_path(name_or_path: str) -> Path:
+    """The file of a shipped pipeline's name, or of a path to a YAML file."""
+    if name_or_path.endswith((".yaml", ".yml")):
+        return Path(name_or_path)
+    if name_or_path in list_pipelines():
+        return PIPELINE_DIR / f"{name_or_path}.yaml"
+    known = ", ".join(list_pipelines())
+    raise ConfigError(f"unknown pipeline {name_or_path!r}; known: {known}, or a path to a .yaml")
+
+
+def load_pipeline(name_or_path: str) -> PipelineConfig:
+    """The pipeline of that name or file. Raises ``ConfigError``."""
+    path = pipeline_path(name_or_path)
+    return convert(load_yaml(path), PipelineConfig, str(path.name))
+
+
+def load_object(dotted: str, key: str) -> Any:
+    """What ``package.module:name`` stands for. ``key`` is the configuration key that named it."""
+    module_name, separator, attribute = dotted.partition(":")
+    if not separator:
+        raise ConfigError(f"{key}: {dotted!r} is not of the form package.module:name")
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{key}: cannot load {dotted!r}: {error}") from error
+
+
+def load_voices(pipeline: PipelineConfig) -> tuple[Voice, ...]:
+    """The voices of a pipeline; a pipeline without a voice list has none."""
+    if pipeline.voices_func is None:
+        return ()
+    return tuple(load_object(pipeline.voices_func, "voices_func")())
