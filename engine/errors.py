@@ -4,7 +4,7 @@
     ├── RequestError                    the caller's fault; retrying unchanged cannot help
     │   ├── InvalidRequestError         a value that is not allowed (names the field)
     │   ├── NotFoundError               a name or id that does not exist
-    │   ├── UnknownRequestError         an update, interaction or abort for an id that is not running
+    │   ├── UnknownRequestError         an update or interaction for an id not running
     │   ├── DuplicateRequestError       an id that is already running
     │   ├── PayloadTooLargeError        a body, text or message over its limit
     │   ├── AuthenticationError         no key, or a wrong one

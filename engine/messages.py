@@ -373,7 +373,7 @@ def encode(message: ToReplica | FromReplica) -> list[Frame]:
     def hook(value: object) -> object:
         if isinstance(value, np.ndarray):
             array = np.ascontiguousarray(value)
-            frames.append(memoryview(array.reshape(-1).view(np.uint8)))
+            frames.append(array.reshape(-1).view(np.uint8).data)
             head = (len(frames) - 1, array.dtype.str, value.shape)
             return msgspec.msgpack.Ext(_ARRAY_EXT, msgspec.msgpack.encode(head))
         if isinstance(value, np.generic):
