@@ -6,8 +6,8 @@ array inside it travels as a raw frame of its own and is replaced in frame 0 by 
 
 Two lanes join the orchestrator and a replica. The *data* lane carries ``StageRequest``,
 ``StageUpdate`` and outputs; the *control* lane carries what must not wait behind them. Messages of
-one lane keep their order. A control message may overtake data: ``StageAbort.after_seq`` and
-``StageInteraction.after_seq`` say how many data messages had been sent to that replica before it.
+one lane keep their order. A control message may overtake data on the way: its ``after_seq`` says
+how many data messages had been sent to that replica before it, and the replica takes them first.
 """
 
 from __future__ import annotations
@@ -134,9 +134,9 @@ class StageRequest(_Message, tag="stage_request"):
     """A request for one stage.
 
     Stage 0 gets the prompt here; a later stage gets its inputs as ``StageUpdate`` units. The last
-    three fields are set when a request is replayed on another replica: the stage starts at unit
-    ``first_unit``, whose first sample is ``start_sample``, and emits nothing before
-    ``skip_samples``.
+    fields are set when a request is replayed on another replica: the stage starts at input unit
+    ``first_unit``, whose output starts at ``start_sample``, and emits nothing before
+    ``skip_samples`` (audio) or the first ``skip_units`` units (other outputs).
     """
 
     request_id: str
@@ -151,6 +151,8 @@ class StageRequest(_Message, tag="stage_request"):
     first_unit: int = 0
     start_sample: int = 0
     skip_samples: int = 0
+    skip_units: int = 0
+    paused: bool = False
 
 
 class StageUpdate(_Message, tag="stage_update"):
@@ -171,7 +173,7 @@ class StageInteraction(_Message, tag="stage_interaction"):
     request_id: str
     event_id: str
     kind: str
-    after_seq: int
+    after_seq: int = 0
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
@@ -179,23 +181,25 @@ class StageAbort(_Message, tag="stage_abort"):
     """Let go of these requests; answered by one ``StageReleased``."""
 
     request_ids: list[str]
-    after_seq: int
+    after_seq: int = 0
 
 
 class StagePause(_Message, tag="stage_pause"):
     """Do not schedule this request until ``StageResume``."""
 
     request_id: str
+    after_seq: int = 0
 
 
 class StageResume(_Message, tag="stage_resume"):
     """Schedule this request again."""
 
     request_id: str
+    after_seq: int = 0
 
 
 class Ping(_Message, tag="ping"):
-    """Heartbeat; answered by ``Pong`` with the same ``seq``."""
+    """Heartbeat, answered at once by ``Pong`` with the same ``seq``."""
 
     seq: int
 

@@ -1,0 +1,291 @@
+"""The shell around the orchestrator's core: its thread, sockets, processes and timers."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+import msgspec
+import zmq
+
+from engine.config import EngineConfig
+from engine.messages import (
+    AbortedMessage,
+    Hello,
+    MessageDecodeError,
+    ShutdownMessage,
+    ToCaller,
+    ToOrchestrator,
+    ToReplica,
+    decode_from_replica,
+    encode,
+)
+from engine.orchestrator.core import OrchestratorCore
+from engine.orchestrator.effects import (
+    AnswerAbort,
+    Deliver,
+    Effect,
+    KillReplica,
+    SendControl,
+    SendData,
+    StartReplica,
+)
+from engine.orchestrator.snapshot import Snapshot, take_snapshot
+from engine.pipeline import PipelineConfig
+from engine.placement.local import LocalPlacement
+from engine.placement.spec import Placement, ReplicaSpec
+
+logger = logging.getLogger("voxloom.engine.orchestrator")
+
+# Messages that may wait for one replica. Its loop reads all the time, whatever it computes, so a
+# replica that lets this many pile up hangs, and is replaced.
+_SEND_QUEUE = 10_000
+# Messages read from the sockets before the callers' messages are looked at again.
+_READ_BURST = 256
+_TICK_INTERVAL_S = 0.1
+
+T = TypeVar("T")
+
+
+class Orchestrator:
+    """Runs the core on its own thread. ``submit`` may be called from any thread.
+
+    ``deliver``, ``abort_answered``, ``crashed`` and ``state_changed`` are called on the orchestrator's thread and
+    must neither block nor raise.
+    """
+
+    def __init__(
+        self,
+        pipeline: PipelineConfig,
+        config: EngineConfig,
+        deliver: Callable[[ToCaller], None],
+        abort_answered: Callable[[AbortedMessage], None],
+        crashed: Callable[[str], None],
+        state_changed: Callable[[Snapshot], None],
+    ) -> None:
+        self.core = OrchestratorCore(pipeline, config)
+        self._pipeline = pipeline
+        self._config = config
+        self._deliver = deliver
+        self._abort_answered = abort_answered
+        self._crashed = crashed
+        self._state_changed = state_changed
+        # Bounded by the tickets: a caller has a few messages under way per request it may run.
+        self._queue: deque[ToOrchestrator | Callable[[], None]] = deque()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._thread = threading.Thread(target=self._run, name="orchestrator", daemon=True)
+        self._placement: Placement = LocalPlacement()
+        self._stopping = False
+        self._last_tick_at = 0.0
+        self._control_seen: set[str] = set()
+        self._early_hellos: dict[str, Hello] = {}
+        self._exit_fds: list[int] = []
+        self.snapshot = take_snapshot(self.core)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, message: ToOrchestrator) -> None:
+        self._enqueue(message)
+
+    def inspect(self, look: Callable[[OrchestratorCore], T]) -> Future[T]:
+        """Run ``look`` on the orchestrator's thread, where the core may be read."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(look(self.core))
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._enqueue(run)
+        return future
+
+    def _enqueue(self, item: ToOrchestrator | Callable[[], None]) -> None:
+        self._queue.append(item)
+        try:
+            os.write(self._wake_write, b"\0")
+        except BlockingIOError:
+            return  # the pipe is full of wake-ups already
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait for the thread to end, after a ``ShutdownMessage``."""
+        self._thread.join(timeout_s)
+        if not self._thread.is_alive() and self._wake_read >= 0:
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+            self._wake_read = -1
+
+    # --- thread ----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        folder = tempfile.mkdtemp(prefix="voxloom-")
+        context = zmq.Context()
+        try:
+            self._open_sockets(context, folder)
+            self._carry_out(self.core.start(time.monotonic()))
+            while not self._stopping:
+                self._turn()
+        except Exception as error:
+            logger.critical("the orchestrator failed", exc_info=True)
+            self._crashed(f"the orchestrator failed: {type(error).__name__}")
+        finally:
+            self._placement.stop()
+            context.destroy(linger=0)
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _open_sockets(self, context: zmq.Context[zmq.Socket[bytes]], folder: str) -> None:
+        self._data_endpoint = f"ipc://{folder}/data"
+        self._control_endpoint = f"ipc://{folder}/control"
+        self._data = _router(context, self._data_endpoint)
+        self._control = _router(context, self._control_endpoint)
+
+        self._poller = self._make_poller()
+
+    def _make_poller(self) -> zmq.Poller:
+        poller = zmq.Poller()
+        poller.register(self._data, zmq.POLLIN)
+        poller.register(self._control, zmq.POLLIN)
+        for fd in (self._wake_read, *self._exit_fds):
+            poller.register(fd, zmq.POLLIN)
+        return poller
+
+    def _turn(self) -> None:
+        self._wait()
+        self._read(self._control, is_control=True)
+        self._read(self._data, is_control=False)
+        self._read_callers()
+        for replica_id, reason in self._placement.poll_exits():
+            logger.error("replica %s %s", replica_id, reason)
+            self._carry_out(self.core.replica_exited(replica_id, reason, time.monotonic()))
+        now = time.monotonic()
+        if now - self._last_tick_at >= _TICK_INTERVAL_S:
+            self._last_tick_at = now
+            self._carry_out(self.core.tick(now))
+            self._publish()
+
+    def _publish(self) -> None:
+        before, self.snapshot = self.snapshot, take_snapshot(self.core)
+        if (before.is_ready, before.failure) != (self.snapshot.is_ready, self.snapshot.failure):
+            self._state_changed(self.snapshot)
+
+    def _wait(self) -> None:
+        exit_fds = self._placement.exit_fds()
+        if exit_fds != self._exit_fds:
+            self._exit_fds = exit_fds
+            self._poller = self._make_poller()
+        if self._queue:
+            return
+        ready = dict(self._poller.poll(int(_TICK_INTERVAL_S * 1000)))
+        if self._wake_read in ready:
+            os.read(self._wake_read, 65536)
+
+    def _read(self, socket: zmq.Socket[bytes], *, is_control: bool) -> None:
+        for _ in range(_READ_BURST):
+            try:
+                identity, *frames = socket.recv_multipart(zmq.NOBLOCK, copy=True)
+            except zmq.Again:
+                return
+            replica_id = identity.decode("utf-8", "replace")
+            try:
+                message = decode_from_replica(frames)
+            except MessageDecodeError:
+                logger.exception("replica %s sent what is no message", replica_id)
+                continue
+            if is_control and replica_id not in self._control_seen:
+                self._control_seen.add(replica_id)
+                early = self._early_hellos.pop(replica_id, None)
+                if early is not None:
+                    self._hello(early)
+            if isinstance(message, Hello):
+                self._hello(message)
+                continue
+            self._carry_out(self.core.handle_replica(replica_id, message, time.monotonic()))
+
+    def _hello(self, message: Hello) -> None:
+        """A replica is ready once both of its lanes are known to the sockets."""
+        if message.replica_id not in self._control_seen:
+            self._early_hellos[message.replica_id] = message
+            return
+        logger.info("replica %s is ready", message.replica_id)
+        now = time.monotonic()
+        self._carry_out(self.core.handle_replica(message.replica_id, message, now))
+        self._publish()
+
+    def _read_callers(self) -> None:
+        while self._queue:
+            message = self._queue.popleft()
+            if not isinstance(message, msgspec.Struct):
+                message()
+                self._carry_out(self.core.take_effects())
+                continue
+            self._carry_out(self.core.handle(message, time.monotonic()))
+            if isinstance(message, ShutdownMessage):
+                self._stopping = True
+
+    # --- effects ---------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Deliver(message):
+                    self._deliver(message)
+                case SendData(replica_id, message):
+                    self._send(self._data, replica_id, message)
+                case SendControl(replica_id, message):
+                    self._send(self._control, replica_id, message)
+                case AnswerAbort(message):
+                    self._abort_answered(message)
+                case StartReplica():
+                    self._placement.start(self._replica_spec(effect))
+                case KillReplica(replica_id):
+                    logger.warning("replica %s is ended", replica_id)
+                    self._placement.kill(replica_id)
+                    self._control_seen.discard(replica_id)
+
+    def _send(self, socket: zmq.Socket[bytes], replica_id: str, message: ToReplica) -> None:
+        frames = [replica_id.encode(), *encode(message)]
+        try:
+            socket.send_multipart(frames, zmq.NOBLOCK, copy=True)
+        except zmq.Again:
+            self._give_up(replica_id, "does not read its messages")
+        except zmq.ZMQError as error:
+            # EHOSTUNREACH: its connection is gone. The exit of its process, or its missing
+            # heartbeat, may come later; what is bound to it should not wait for that.
+            self._give_up(replica_id, f"cannot be reached: {error}")
+
+    def _give_up(self, replica_id: str, reason: str) -> None:
+        logger.error("replica %s %s", replica_id, reason)
+        self._placement.kill(replica_id)
+        self._carry_out(self.core.replica_exited(replica_id, reason, time.monotonic()))
+
+    def _replica_spec(self, effect: StartReplica) -> ReplicaSpec:
+        return ReplicaSpec(
+            replica_id=effect.replica_id,
+            stage_id=effect.stage_id,
+            rank=effect.rank,
+            pipeline=self._pipeline,
+            data_endpoint=self._data_endpoint,
+            control_endpoint=self._control_endpoint,
+            orphan_timeout_s=max(30.0, 3 * self._config.heartbeat_timeout_s),
+        )
+
+
+def _router(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Socket[bytes]:
+    socket: zmq.Socket[bytes] = context.socket(zmq.ROUTER)
+    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.SNDHWM, _SEND_QUEUE)
+    socket.setsockopt(zmq.RCVHWM, _SEND_QUEUE)
+    socket.bind(endpoint)
+    return socket

@@ -1,0 +1,190 @@
+"""The one supervisor of replicas: start, readiness, heartbeat, restart with back-off, giving up.
+
+    STARTING ──Hello──> READY ──scale down──> DRAINING ──nothing bound──> killed
+       │ exit, failure, start deadline   │ exit, failure, heartbeat missed
+       └───────────────┬─────────────────┘
+                       ▼
+          restart after a back-off, until max_restarts in a row failed; then the stage has FAILED
+
+A stage that never had a ready replica fails at the first failure: its model or its options are
+wrong, and trying again would only hide it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.config import EngineConfig
+from engine.messages import Hello, Ping, Pong
+from engine.orchestrator.effects import Effect, KillReplica, SendControl, StartReplica
+from engine.stage_pool import Replica, ReplicaState, StagePool
+
+
+@dataclass(slots=True)
+class StageHealth:
+    """Restart bookkeeping of one stage."""
+
+    was_ready: bool = False
+    num_failures: int = 0
+    num_restarts: int = 0
+    restart_at: float | None = None
+    failure: str | None = None
+
+
+class ReplicaSupervisor:
+    """Keeps each pool at its wanted size. ``on_lost`` gets the requests of a lost replica."""
+
+    def __init__(
+        self,
+        pools: list[StagePool],
+        config: EngineConfig,
+        emit: Callable[[Effect], None],
+        on_lost: Callable[[StagePool, str, list[str], str, float], None],
+        on_ready: Callable[[StagePool, float], None],
+    ) -> None:
+        self.pools = pools
+        self.health = [StageHealth() for _ in pools]
+        self._config = config
+        self._emit = emit
+        self._on_lost = on_lost
+        self._on_ready = on_ready
+        self._num_started = 0
+        self._ping_seq = 0
+        self._last_ping_at = float("-inf")
+
+    def start(self, now: float) -> None:
+        for pool in self.pools:
+            self._fill(pool, now)
+
+    def find(self, replica_id: str) -> tuple[StagePool, Replica] | None:
+        for pool in self.pools:
+            if replica_id in pool.replicas:
+                return pool, pool.replicas[replica_id]
+        return None
+
+    def hello(self, message: Hello, now: float) -> None:
+        found = self.find(message.replica_id)
+        if found is None:
+            return
+        pool, replica = found
+        if replica.state is not ReplicaState.STARTING:
+            return
+        replica.state = ReplicaState.READY
+        replica.fingerprint = message.fingerprint
+        replica.last_pong_at = now
+        health = self.health[pool.stage_id]
+        health.was_ready, health.num_failures = True, 0
+        self._on_ready(pool, now)
+
+    def pong(self, replica_id: str, message: Pong, now: float) -> None:
+        found = self.find(replica_id)
+        if found is not None:
+            replica = found[1]
+            replica.last_pong_at, replica.last_pong_seq = now, message.seq
+            replica.num_held = message.num_requests
+
+    def ping_all(self) -> int:
+        """Ask every ready replica for a sign of life; the number that their answers repeat."""
+        self._ping_seq += 1
+        for pool in self.pools:
+            for replica in pool.replicas.values():
+                if replica.state is not ReplicaState.STARTING:
+                    self._emit(SendControl(replica.replica_id, Ping(self._ping_seq)))
+        return self._ping_seq
+
+    def lost(self, replica_id: str, reason: str, now: float, *, kill: bool) -> None:
+        """A replica exited or must be given up; its requests go to ``on_lost``."""
+        found = self.find(replica_id)
+        if found is None:
+            return
+        pool, replica = found
+        was_draining = replica.state is ReplicaState.DRAINING
+        request_ids = pool.evict(replica_id)
+        if kill:
+            self._emit(KillReplica(replica_id))
+        if not was_draining:
+            self._count_failure(pool, reason, now)
+        self._on_lost(pool, replica_id, request_ids, reason, now)
+
+    def scale(self, pool: StagePool, num_replicas: int, now: float) -> None:
+        """Change the wanted size; surplus replicas drain first, the emptiest ones."""
+        pool.num_wanted = num_replicas
+        active = [r for r in pool.replicas.values() if r.state is not ReplicaState.DRAINING]
+        surplus = sorted(active, key=lambda r: (len(r.bound), -r.rank))
+        for replica in surplus[: max(0, len(active) - num_replicas)]:
+            replica.state = ReplicaState.DRAINING
+        self.end_drained(pool)
+        self._fill(pool, now)
+
+    def end_drained(self, pool: StagePool) -> None:
+        """End the draining replicas to which nothing is bound any more."""
+        for replica in list(pool.replicas.values()):
+            if replica.state is ReplicaState.DRAINING and not replica.bound:
+                pool.evict(replica.replica_id)
+                self._emit(KillReplica(replica.replica_id))
+
+    def stop(self) -> None:
+        for pool in self.pools:
+            pool.num_wanted = 0
+            for replica_id in list(pool.replicas):
+                pool.evict(replica_id)
+                self._emit(KillReplica(replica_id))
+
+    def tick(self, now: float) -> None:
+        """Start deadlines, restarts that are due, heartbeats."""
+        for pool in self.pools:
+            self._check_start_deadlines(pool, now)
+            health = self.health[pool.stage_id]
+            if health.restart_at is not None and now >= health.restart_at:
+                health.restart_at = None
+                health.num_restarts += 1
+                self._fill(pool, now)
+        if now - self._last_ping_at >= self._config.heartbeat_interval_s:
+            self._heartbeat(now)
+
+    def _heartbeat(self, now: float) -> None:
+        # A clock that jumped (this process was stopped) says nothing about the replicas.
+        late = now - self._last_ping_at > 3 * self._config.heartbeat_interval_s
+        self._last_ping_at = now
+        for pool in self.pools:
+            for replica in list(pool.replicas.values()):
+                if replica.state is ReplicaState.STARTING:
+                    continue
+                if late:
+                    replica.last_pong_at = now
+                silent_s = now - replica.last_pong_at
+                if silent_s > self._config.heartbeat_timeout_s:
+                    self.lost(
+                        replica.replica_id, f"gave no sign for {silent_s:.1f} s", now, kill=True
+                    )
+                else:
+                    self._emit(SendControl(replica.replica_id, Ping(self._ping_seq)))
+
+    def _check_start_deadlines(self, pool: StagePool, now: float) -> None:
+        limit_s = pool.config.start_timeout_s
+        for replica in list(pool.replicas.values()):
+            if replica.state is ReplicaState.STARTING and now - replica.started_at > limit_s:
+                self.lost(replica.replica_id, f"was not ready within {limit_s:g} s", now, kill=True)
+
+    def _count_failure(self, pool: StagePool, reason: str, now: float) -> None:
+        health = self.health[pool.stage_id]
+        health.num_failures += 1
+        gives_up = not health.was_ready or health.num_failures > self._config.max_restarts
+        if gives_up and not pool.ready():
+            health.failure = f"stage {pool.config.name!r}: replica {reason}"
+            health.restart_at = None
+            return
+        exponent = min(health.num_failures - 1, 16)
+        backoff_s = self._config.restart_backoff_s * 2**exponent if exponent else 0.0
+        restart_at = now + min(backoff_s, self._config.max_restart_backoff_s)
+        health.restart_at = min(restart_at, health.restart_at or restart_at)
+
+    def _fill(self, pool: StagePool, now: float) -> None:
+        active = [r for r in pool.replicas.values() if r.state is not ReplicaState.DRAINING]
+        for _ in range(pool.num_wanted - len(active)):
+            self._num_started += 1
+            rank = pool.next_rank()
+            replica_id = f"{pool.config.name}-{rank}.{self._num_started}"
+            pool.add(Replica(replica_id, rank, started_at=now))
+            self._emit(StartReplica(pool.stage_id, replica_id, rank))
