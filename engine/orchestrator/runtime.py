@@ -58,8 +58,8 @@ T = TypeVar("T")
 class Orchestrator:
     """Runs the core on its own thread. ``submit`` may be called from any thread.
 
-    ``deliver``, ``abort_answered``, ``crashed`` and ``state_changed`` are called on the orchestrator's thread and
-    must neither block nor raise.
+    ``deliver``, ``abort_answered``, ``crashed`` and ``state_changed`` are called on the
+    orchestrator's thread and must neither block nor raise.
     """
 
     def __init__(

@@ -1,0 +1,205 @@
+"""Turns the arguments of a caller into one submission, before anything is queued.
+
+All checks and the model family's own prompt functions run here, on the caller's side. A failure
+raises to the caller and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import copy
+import secrets
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine.errors import InvalidRequestError
+from engine.messages import Prompt, SamplingParams, StageSubmissionMessage
+from engine.pipeline import PipelineConfig, PromptTransform, load_object
+
+# Keys that only a prompt transform may set; a client's own are dropped before it runs.
+WARNINGS_KEY = "warnings"
+ARTIFACT_DIRS_KEY = "artifact_dirs"
+REQUEST_ID_KEY = "request_id"
+RESERVED_KEYS = frozenset({WARNINGS_KEY, ARTIFACT_DIRS_KEY, REQUEST_ID_KEY})
+
+# Ids travel in every message and in headers; a UUID with a prefix has about 40 characters.
+_MAX_REQUEST_ID_CHARS = 256
+_MAX_SEED = 2**63 - 1
+_MIN_SEED = -(2**63)
+
+
+@dataclass(slots=True)
+class AddRequest:
+    """The arguments of ``add_request``, under the names of its signature."""
+
+    request_id: str
+    prompt: Prompt | str
+    prompt_text: str | None = None
+    sampling_params_list: Sequence[SamplingParams] | None = None
+    final_stage_id: int = 0
+    final_output_stage_ids: Sequence[int] | None = None
+    arrival_time: float | None = None
+    lora_request: Any = None
+    tokenization_kwargs: Mapping[str, Any] | None = None
+    trace_headers: Mapping[str, str] | None = None
+    priority: int = 0
+    data_parallel_rank: int | None = None
+    reasoning_ended: bool | None = None
+    resumable: bool = False
+    deadline: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessedInput:
+    """A submission, and what stays with the caller."""
+
+    submission: StageSubmissionMessage
+    warnings: tuple[str, ...] = ()
+    artifact_dirs: tuple[Path, ...] = field(default=())
+
+
+class InputProcessor:
+    """Checks and transforms prompts for one pipeline. Safe to call from several threads."""
+
+    def __init__(self, pipeline: PipelineConfig) -> None:
+        self._pipeline = pipeline
+        self._transform: PromptTransform | None = None
+        if pipeline.prompt_transform_func is not None:
+            key = "prompt_transform_func"
+            self._transform = load_object(pipeline.prompt_transform_func, key)
+
+    def process(self, request: AddRequest) -> ProcessedInput:
+        """The submission of a new request. Raises ``InvalidRequestError``."""
+        started = time.perf_counter()
+        _check_request_id(request.request_id)
+        self._check_supported(request)
+        final_stage_id = self._check_final_stage(request.final_stage_id)
+        output_ids = _check_output_stages(request.final_output_stage_ids, final_stage_id)
+        sampling = self._sampling(request.sampling_params_list, final_stage_id)
+        original = _clean_prompt(request.prompt, request.request_id)
+        prompt = self._transformed(original, request.request_id)
+        artifact_dirs = _pop_artifact_dirs(prompt)
+        submission = StageSubmissionMessage(
+            type="add_request",
+            request_id=request.request_id,
+            prompt=prompt,
+            original_prompt=original,
+            output_prompt_text=request.prompt_text,
+            sampling_params_list=sampling,
+            final_stage_id=final_stage_id,
+            final_output_stage_ids=output_ids,
+            priority=request.priority,
+            seed=_request_seed(sampling),
+            deadline=request.deadline,
+            resumable=request.resumable,
+            data_parallel_rank=request.data_parallel_rank,
+            trace_headers=dict(request.trace_headers or {}),
+            preprocess_ms=(time.perf_counter() - started) * 1000,
+            request_timestamp=request.arrival_time or time.time(),
+            enqueue_ts=time.time(),
+        )
+        return ProcessedInput(submission, tuple(prompt.pop(WARNINGS_KEY, ())), artifact_dirs)
+
+    def _transformed(self, original: Prompt, request_id: str) -> Prompt:
+        """The transform's result on a copy, with the request id set before and after it."""
+        prompt = copy.deepcopy(original)
+        if self._transform is not None:
+            prompt = self._transform(prompt)
+        prompt[REQUEST_ID_KEY] = request_id
+        return prompt
+
+    def _sampling(
+        self, given: Sequence[SamplingParams] | None, final_stage_id: int
+    ) -> list[SamplingParams]:
+        if given is None:
+            stages = self._pipeline.stages[: final_stage_id + 1]
+            return [stage.default_sampling for stage in stages]
+        if len(given) != final_stage_id + 1:
+            raise InvalidRequestError(
+                f"sampling_params_list must hold one entry per stage, {final_stage_id + 1} here, "
+                f"got {len(given)}",
+                param="sampling_params_list",
+            )
+        for params in given:
+            _check_seed(params.seed)
+        return list(given)
+
+    def _check_final_stage(self, final_stage_id: int) -> int:
+        last = self._pipeline.final_stage_id
+        if not 0 <= final_stage_id <= last:
+            raise InvalidRequestError(
+                f"final_stage_id must be between 0 and {last}, got {final_stage_id}",
+                param="final_stage_id",
+            )
+        return final_stage_id
+
+    def _check_supported(self, request: AddRequest) -> None:
+        """Refuse by name what only a language-model stage could act on."""
+        if any(stage.stage_type == "llm" for stage in self._pipeline.stages):
+            return
+        for name in ("lora_request", "tokenization_kwargs", "reasoning_ended"):
+            if getattr(request, name) is not None:
+                raise InvalidRequestError(
+                    f"{name} cannot be used: pipeline {self._pipeline.name!r} has no "
+                    "language-model stage",
+                    param=name,
+                )
+
+
+def remove_artifacts(artifact_dirs: Sequence[Path]) -> None:
+    """Remove the directories that a transform declared; what is gone already is no error."""
+    for path in artifact_dirs:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _clean_prompt(prompt: Prompt | str, request_id: str) -> Prompt:
+    if isinstance(prompt, str):
+        prompt = {"text": prompt}
+    if not isinstance(prompt, dict):
+        kind = type(prompt).__name__
+        raise InvalidRequestError(f"prompt must be a text or a dict, got {kind}", param="prompt")
+    cleaned = {key: value for key, value in prompt.items() if key not in RESERVED_KEYS}
+    cleaned[REQUEST_ID_KEY] = request_id
+    return cleaned
+
+
+def _pop_artifact_dirs(prompt: Prompt) -> tuple[Path, ...]:
+    return tuple(Path(path) for path in prompt.pop(ARTIFACT_DIRS_KEY, ()))
+
+
+def _check_request_id(request_id: str) -> None:
+    if not isinstance(request_id, str) or not 0 < len(request_id) <= _MAX_REQUEST_ID_CHARS:
+        raise InvalidRequestError(
+            f"request_id must be a text of 1 to {_MAX_REQUEST_ID_CHARS} characters",
+            param="request_id",
+        )
+
+
+def _check_output_stages(given: Sequence[int] | None, final_stage_id: int) -> list[int]:
+    if given is None:
+        return [final_stage_id]
+    if not given or any(not 0 <= stage_id <= final_stage_id for stage_id in given):
+        raise InvalidRequestError(
+            f"final_output_stage_ids must hold stage ids from 0 to {final_stage_id}, "
+            f"got {list(given)}",
+            param="final_output_stage_ids",
+        )
+    return sorted(set(given))
+
+
+def _check_seed(seed: int | None) -> None:
+    if seed is not None and not _MIN_SEED <= seed <= _MAX_SEED:
+        raise InvalidRequestError(
+            f"seed must be between {_MIN_SEED} and {_MAX_SEED}, got {seed}", param="seed"
+        )
+
+
+def _request_seed(sampling: Sequence[SamplingParams]) -> int:
+    """The first seed that was given, else one drawn now: a replay must use the same."""
+    for params in sampling:
+        if params.seed is not None:
+            return params.seed
+    return secrets.randbits(63)

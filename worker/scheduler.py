@@ -1,0 +1,141 @@
+"""Who goes next in a stage: first chunks first, then the listener who runs dry soonest.
+
+The order, best first:
+
+1. requests that waited longer than ``max_wait_s`` (the bound on unfairness), longest wait first;
+2. requests that have sent nothing yet, by priority, then in order of arrival;
+3. the others by the moment at which a player that started at the first chunk runs dry.
+
+Paused requests, requests without work and requests whose step is running are not considered.
+Nothing here knows tensors or models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# Ten chunks of the smallest size: a first chunk may be overtaken for long by a crowd of others,
+# but not for longer than a person notices.
+DEFAULT_MAX_WAIT_S = 0.8
+
+
+@dataclass(slots=True)
+class _Entry:
+    request_id: str
+    priority: int
+    order: int
+    runnable_since: float
+    is_runnable: bool = False
+    is_paused: bool = False
+    is_running: bool = False
+    first_output_at: float | None = None
+    num_samples: int = 0
+    last_run_at: float = 0.0
+
+
+class AudioScheduler:
+    """Torch-free and clock-free: every time is given by the caller, in seconds."""
+
+    def __init__(
+        self,
+        *,
+        max_batch_size: int,
+        steps_in_flight: int,
+        sample_rate: int,
+        max_wait_s: float = DEFAULT_MAX_WAIT_S,
+    ) -> None:
+        self._max_batch_size = max_batch_size
+        self._steps_in_flight = steps_in_flight
+        self._sample_rate = sample_rate
+        self._max_wait_s = max_wait_s
+        self._entries: dict[str, _Entry] = {}
+        self._num_added = 0
+        self._num_steps_running = 0
+
+    @property
+    def num_requests(self) -> int:
+        return len(self._entries)
+
+    def add(self, request_id: str, now: float, *, priority: int = 0, paused: bool = False) -> None:
+        self._num_added += 1
+        entry = _Entry(request_id, priority, self._num_added, now, is_paused=paused)
+        self._entries[request_id] = entry
+
+    def remove(self, request_id: str) -> None:
+        """Forget a request; harmless for an unknown one."""
+        self._entries.pop(request_id, None)
+
+    def set_runnable(self, request_id: str, runnable: bool, now: float) -> None:
+        entry = self._entries.get(request_id)
+        if entry is not None and entry.is_runnable != runnable:
+            entry.is_runnable, entry.runnable_since = runnable, now
+
+    def set_paused(self, request_id: str, paused: bool, now: float) -> None:
+        entry = self._entries.get(request_id)
+        if entry is not None and entry.is_paused != paused:
+            entry.is_paused, entry.runnable_since = paused, now
+
+    def knows(self, request_id: str) -> bool:
+        return request_id in self._entries
+
+    def is_running(self, request_id: str) -> bool:
+        entry = self._entries.get(request_id)
+        return entry is not None and entry.is_running
+
+    def schedule(self, now: float) -> list[str]:
+        """The next batch, its requests marked as running; empty if there is nothing to do.
+
+        The work is spread over the free steps, so that two requests take two cores rather than
+        one batch.
+        """
+        num_free = self._steps_in_flight - self._num_steps_running
+        if num_free <= 0:
+            return []
+        candidates = [e for e in self._entries.values() if _can_run(e)]
+        if not candidates:
+            return []
+        size = min(self._max_batch_size, -(-len(candidates) // num_free))
+        batch = sorted(candidates, key=self._rank(now))[:size]
+        for entry in batch:
+            entry.is_running = True
+        self._num_steps_running += 1
+        return [entry.request_id for entry in batch]
+
+    def step_done(self, batch: list[str], now: float) -> None:
+        """The step of this batch has ended, whatever came out of it."""
+        self._num_steps_running -= 1
+        for request_id in batch:
+            entry = self._entries.get(request_id)
+            if entry is not None:
+                entry.is_running = False
+                entry.runnable_since = entry.last_run_at = now
+
+    def output_sent(self, request_id: str, num_samples: int, now: float) -> None:
+        """Output of a request left the stage; ``num_samples`` is 0 where it is not audio."""
+        entry = self._entries.get(request_id)
+        if entry is None:
+            return
+        if entry.first_output_at is None:
+            entry.first_output_at = now
+        entry.num_samples += num_samples
+
+    def _rank(self, now: float) -> Callable[[_Entry], tuple[int, float, int]]:
+        def rank(entry: _Entry) -> tuple[int, float, int]:
+            if now - entry.runnable_since > self._max_wait_s:
+                return (0, entry.runnable_since, entry.order)
+            if entry.first_output_at is None:
+                return (1, entry.priority, entry.order)
+            return (2, self._runs_dry_at(entry), entry.order)
+
+        return rank
+
+    def _runs_dry_at(self, entry: _Entry) -> float:
+        if entry.num_samples == 0:
+            return entry.last_run_at  # not audio: whoever was served longest ago
+        assert entry.first_output_at is not None, "samples were sent at some time"
+        return entry.first_output_at + entry.num_samples / self._sample_rate
+
+
+def _can_run(entry: _Entry) -> bool:
+    return entry.is_runnable and not entry.is_paused and not entry.is_running

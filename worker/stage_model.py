@@ -1,0 +1,86 @@
+"""What a stage model is to the step loop: one small protocol, and the shape of a step's output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from engine.messages import Fingerprint, StageInteraction, StageRequest, StageUpdate
+from engine.pipeline import PipelineConfig, StageConfig
+
+
+@dataclass(frozen=True, slots=True)
+class StageContext:
+    """What a model is loaded with."""
+
+    pipeline: PipelineConfig
+    stage: StageConfig
+    stage_id: int
+
+
+@dataclass(slots=True)
+class RowStatus:
+    """How one row of the batch is after a step. It travels beside the payload.
+
+    ``end_sample`` is the position in the request's stream after this step, whether or not the
+    payload that ends there reaches anyone. ``error`` fails this request and no other.
+    """
+
+    has_work: bool
+    finished: bool = False
+    end_sample: int = 0
+    units_done: int = 0
+    done_sample: int = 0
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class StepOutput:
+    """What a step did.
+
+    ``multimodal_outputs`` holds lists that cover a subset of the batch and declare it (see
+    ``worker.sparse_audio``); for audio the list ``audio`` holds int16 arrays [num_samples].
+    ``rows`` has one status per request of the batch.
+    """
+
+    multimodal_outputs: dict[str, Any] = field(default_factory=dict)
+    rows: dict[str, RowStatus] = field(default_factory=dict)
+
+
+class StageModel(Protocol):
+    """A model that computes in batched steps.
+
+    Everything but ``step`` is called on the loop's thread, never for a request whose step is
+    running. ``step`` runs on up to ``steps_in_flight`` threads at once, over disjoint batches.
+    ``add`` and ``update`` may raise ``engine.errors.VoxloomError`` to refuse the request.
+    """
+
+    def add(self, request: StageRequest) -> None: ...
+
+    def update(self, update: StageUpdate) -> None: ...
+
+    def interact(self, interaction: StageInteraction) -> dict[str, Any]:
+        """Carry out an interaction; the result goes to the client. ``ValueError`` refuses it."""
+        ...
+
+    def abort(self, request_id: str) -> None:
+        """Let go of a request; also called for one that has finished or failed."""
+        ...
+
+    def has_work(self, request_id: str) -> bool:
+        """Whether a step would do something for the request now."""
+        ...
+
+    def step(self, batch: Sequence[str]) -> StepOutput: ...
+
+    def fingerprint(self) -> Fingerprint: ...
+
+    @property
+    def num_requests(self) -> int: ...
+
+
+class StageModelLoader(Protocol):
+    """What the pipeline's ``model`` names: loads a model, warm, or raises one clear sentence."""
+
+    def __call__(self, context: StageContext) -> StageModel: ...

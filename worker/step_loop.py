@@ -1,0 +1,238 @@
+"""The step loop: poll the transport, schedule, step, route, send. Nothing else.
+
+Steps run on ``steps_in_flight`` threads over disjoint batches; everything else, and all of the
+model's other methods, on the loop's thread. A message for a request whose step is running waits
+until the step has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from engine.errors import VoxloomError
+from engine.messages import (
+    Fingerprint,
+    Ping,
+    Pong,
+    StageAbort,
+    StageAck,
+    StageError,
+    StageInteraction,
+    StageOutput,
+    StagePause,
+    StageReleased,
+    StageRequest,
+    StageResume,
+    StageUpdate,
+    Stop,
+    ToReplica,
+)
+from worker.routing import route_step
+from worker.scheduler import AudioScheduler
+from worker.stage_model import StageContext, StageModel, StepOutput
+from worker.transport import Transport
+
+logger = logging.getLogger("voxloom.worker.step_loop")
+
+_POLL_S = 1.0
+
+
+@dataclass(slots=True)
+class _StepResult:
+    batch: list[str]
+    output: StepOutput | Exception
+    step_ms: float
+
+
+class StepLoop:
+    """A ``ReplicaBackend`` that runs a ``StageModel``."""
+
+    def __init__(
+        self,
+        model: StageModel,
+        context: StageContext,
+        transport: Transport,
+        *,
+        orphan_timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._model = model
+        self._output_type = context.stage.engine_output_type
+        self._transport = transport
+        self._clock = clock
+        self._orphan_timeout_s = orphan_timeout_s
+        self._scheduler = AudioScheduler(
+            max_batch_size=context.stage.max_batch_size,
+            steps_in_flight=context.stage.steps_in_flight,
+            sample_rate=context.pipeline.sample_rate,
+        )
+        self._pool = ThreadPoolExecutor(context.stage.steps_in_flight, "step")
+        self._results: deque[_StepResult] = deque()
+        self._deferred: dict[str, list[ToReplica]] = {}
+        self._last_ping_at = clock()
+        self._stopping = False
+
+    def fingerprint(self) -> Fingerprint:
+        return self._model.fingerprint()
+
+    def run(self) -> None:
+        while not self._stopping:
+            self._transport.wait(_POLL_S)
+            for message in self._transport.receive():
+                self._handle(message)
+            while self._results:
+                self._finish_step(self._results.popleft())
+            self._start_steps()
+            if self._clock() - self._last_ping_at > self._orphan_timeout_s:
+                logger.error("no ping for %g s: the orchestrator is gone", self._orphan_timeout_s)
+                break
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    # --- messages --------------------------------------------------------------------------------
+
+    def _handle(self, message: ToReplica) -> None:
+        match message:
+            case Ping():
+                self._last_ping_at = self._clock()
+                self._transport.send_control(Pong(message.seq, self._scheduler.num_requests))
+            case Stop():
+                self._stopping = True
+            case StageAbort():
+                self._abort(message)
+            case _ if self._scheduler.is_running(message.request_id):
+                self._deferred.setdefault(message.request_id, []).append(message)
+            case _:
+                self._handle_request(message)
+
+    def _handle_request(
+        self, message: StageRequest | StageUpdate | StageInteraction | StagePause | StageResume
+    ) -> None:
+        now = self._clock()
+        request_id = message.request_id
+        match message:
+            case StageRequest():
+                self._scheduler.add(
+                    request_id, now, priority=message.priority, paused=message.paused
+                )
+                self._guard(request_id, lambda: self._model.add(message))
+            case StageUpdate():
+                if self._scheduler.knows(request_id):  # else it has ended here: nothing to add to
+                    self._guard(request_id, lambda: self._model.update(message))
+            case StageInteraction():
+                self._interact(message)
+            case StagePause():
+                self._scheduler.set_paused(request_id, True, now)
+            case StageResume():
+                self._scheduler.set_paused(request_id, False, now)
+        self._refresh(request_id, now)
+
+    def _interact(self, message: StageInteraction) -> None:
+        ack = StageAck(message.request_id, message.event_id, message.kind)
+        if not self._scheduler.knows(message.request_id):
+            ack.error = "the request has ended"
+        else:
+            try:
+                ack.result = self._model.interact(message)
+            except ValueError as error:
+                ack.error = str(error)
+        self._transport.send_control(ack)
+
+    def _abort(self, message: StageAbort) -> None:
+        """Let go at once; what is in a running step is let go when the step has ended."""
+        running = [r for r in message.request_ids if self._scheduler.is_running(r)]
+        for request_id in message.request_ids:
+            if request_id not in running:
+                self._drop(request_id)
+        for request_id in running:
+            self._deferred.setdefault(request_id, []).append(StageAbort([request_id]))
+        released = [r for r in message.request_ids if r not in running]
+        if released:
+            self._transport.send_control(StageReleased(released))
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def _start_steps(self) -> None:
+        while batch := self._scheduler.schedule(self._clock()):
+            self._pool.submit(self._step, batch)
+
+    def _step(self, batch: list[str]) -> None:
+        """Runs on a step thread."""
+        started = time.perf_counter()
+        output: StepOutput | Exception
+        try:
+            output = self._model.step(batch)
+        except Exception as error:
+            output = error
+        self._results.append(_StepResult(batch, output, (time.perf_counter() - started) * 1000))
+        self._transport.wake()
+
+    def _finish_step(self, result: _StepResult) -> None:
+        now = self._clock()
+        self._scheduler.step_done(result.batch, now)
+        if isinstance(result.output, Exception):
+            logger.error("a step failed", exc_info=result.output)
+            for request_id in result.batch:
+                self._fail(request_id, result.output)
+        else:
+            self._send_output(result, result.output, now)
+        for request_id in result.batch:
+            self._refresh(request_id, now)
+            for message in self._deferred.pop(request_id, ()):
+                self._handle(message)
+
+    def _send_output(self, result: _StepResult, output: StepOutput, now: float) -> None:
+        aborted = {
+            request_id
+            for request_id in result.batch
+            for message in self._deferred.get(request_id, ())
+            if isinstance(message, StageAbort)
+        }
+        routed = route_step(self._output_type, result.batch, output)
+        rows = [row for row in routed.rows if row.request_id not in aborted]
+        self._transport.send(
+            StageOutput(rows, len(result.batch), routed.num_routed_rows, result.step_ms)
+        )
+        for row in rows:
+            if row.payload is not None:
+                self._scheduler.output_sent(row.request_id, row.num_samples, now)
+            if row.finished:
+                self._drop(row.request_id)
+        for request_id, error in routed.errors.items():
+            self._fail(request_id, error)
+
+    # --- small things ----------------------------------------------------------------------------
+
+    def _guard(self, request_id: str, call: Callable[[], None]) -> None:
+        """One request's bad input fails that request and nothing else."""
+        try:
+            call()
+        except Exception as error:
+            self._fail(request_id, error)
+
+    def _fail(self, request_id: str, error: Exception) -> None:
+        if not self._scheduler.knows(request_id):
+            return
+        self._drop(request_id)
+        if isinstance(error, VoxloomError):
+            failure = StageError(request_id, error.code, error.message, error.param)
+        else:
+            logger.error("request %s failed", request_id, exc_info=error)
+            failure = StageError(request_id, "stage_failed", _describe(error))
+        self._transport.send(failure)
+
+    def _drop(self, request_id: str) -> None:
+        self._scheduler.remove(request_id)
+        self._model.abort(request_id)
+
+    def _refresh(self, request_id: str, now: float) -> None:
+        if self._scheduler.knows(request_id):
+            self._scheduler.set_runnable(request_id, self._model.has_work(request_id), now)
+
+
+def _describe(error: Exception) -> str:
+    return f"the stage failed at this request: {type(error).__name__}"
