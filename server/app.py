@@ -1,0 +1,103 @@
+"""The FastAPI application: routes around an engine. Creating it starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
+
+from engine.errors import VoxloomError
+from server.auth import ApiKeys
+from server.catalog import ModelCatalog
+from server.encoding import EncoderPool
+from server.engine_port import EnginePort
+from server.errors import handle_http_exception, handle_voxloom_error
+from server.metrics import ServerMetrics
+from server.middleware import ApiKeyGate, BodyLimit, CanonicalPaths, Cors, RequestScope
+from server.routes.health import health_routes
+from server.routes.metrics import metrics_routes
+from server.routes.models import model_routes
+from server.routes.speech import speech_routes
+from server.routes.voices import voice_routes
+from server.schemas.speech import SpeechRequest
+from server.settings import ServerSettings
+from server.speech_stream import SpeechService
+
+API_VERSION = "1"
+# Schemas of bodies that the routes read themselves.
+_BODY_SCHEMAS = (SpeechRequest,)
+
+
+def create_app(engine: EnginePort, settings: ServerSettings | None = None) -> FastAPI:
+    """The application. Its lifespan starts the engine and shuts it down."""
+    settings = settings or ServerSettings()
+    metrics = ServerMetrics()
+    encoders = EncoderPool(settings.num_encoder_threads)
+    app = FastAPI(
+        title="voxloom",
+        description="Text to speech, with OpenAI's API.",
+        version=API_VERSION,
+        redirect_slashes=False,
+        redoc_url=None,
+        lifespan=_lifespan(engine, encoders),
+        exception_handlers={
+            VoxloomError: handle_voxloom_error,
+            HTTPException: handle_http_exception,
+        },
+    )
+    _add_routes(app, SpeechService(engine, encoders, metrics, settings))
+    _add_middleware(app, metrics, settings)
+    _describe_bodies(app)
+    return app
+
+
+def _lifespan(engine: EnginePort, encoders: EncoderPool) -> Any:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        engine.start()
+        try:
+            yield
+        finally:
+            await engine.shutdown()
+            encoders.close()
+
+    return lifespan
+
+
+def _add_routes(app: FastAPI, service: SpeechService) -> None:
+    engine, settings = service.engine, service.settings
+    catalog = ModelCatalog(engine.pipeline)
+    app.include_router(speech_routes(service, catalog))
+    app.include_router(voice_routes(engine))
+    app.include_router(model_routes(catalog))
+    app.include_router(health_routes(engine, f"http://{settings.host}:{settings.port}"))
+    app.include_router(metrics_routes(engine.metrics.registry, service.metrics.registry))
+
+
+def _add_middleware(app: FastAPI, metrics: ServerMetrics, settings: ServerSettings) -> None:
+    """The last one added is the outermost."""
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(ApiKeyGate, keys=ApiKeys(settings.api_keys))
+    app.add_middleware(CanonicalPaths)
+    app.add_middleware(RequestScope, metrics=metrics, log_requests=settings.access_log)
+    app.add_middleware(Cors, origins=settings.cors_origins)
+
+
+def _describe_bodies(app: FastAPI) -> None:
+    """Add the schemas of ``_BODY_SCHEMAS`` to the API's description."""
+    describe = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = describe()
+        _, schemas = models_json_schema(
+            [(model, "validation") for model in _BODY_SCHEMAS],
+            ref_template="#/components/schemas/{model}",
+        )
+        document.setdefault("components", {}).setdefault("schemas", {}).update(schemas["$defs"])
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,75 @@
+"""API keys. Without a configured key the server is open and any ``Authorization`` is accepted."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+
+from starlette.types import Scope
+
+from engine.errors import AuthenticationError
+
+# Probes, pages and the two lists that Open WebUI fetches without its key tell nothing worth hiding.
+OPEN_PATHS = frozenset(
+    {
+        "/",
+        "/health",
+        "/ready",
+        "/docs",
+        "/openapi.json",
+        "/v1/audio/voices",
+        "/v1/audio/models",
+    }
+)
+_OPEN_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# A browser cannot set headers on a WebSocket; OpenAI's clients put the key in a subprotocol.
+_KEY_SUBPROTOCOL = b"openai-insecure-api-key."
+
+
+class ApiKeys:
+    """The keys that open the server. Raises ``AuthenticationError`` through ``check``."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self._digests = [_digest(key.encode("utf-8")) for key in keys]
+
+    def check(self, scope: Scope) -> None:
+        """Raise unless the request may pass. ``scope``'s path must be in its canonical form."""
+        if not self._digests or _is_open(scope):
+            return
+        presented = presented_key(scope)
+        if presented is None:
+            raise AuthenticationError(
+                "no API key: send the header 'Authorization: Bearer KEY'", code="missing_api_key"
+            )
+        if not self._holds(presented):
+            raise AuthenticationError("the API key is not one of this server's")
+
+    def _holds(self, presented: bytes) -> bool:
+        """Compare with every key, at the same cost for each: time must not tell which was near."""
+        digest = _digest(presented)
+        matches = [hmac.compare_digest(digest, known) for known in self._digests]
+        return any(matches)
+
+
+def presented_key(scope: Scope) -> bytes | None:
+    """The key in a request's or WebSocket's headers, or None."""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            scheme, _, key = value.strip().partition(b" ")
+            if scheme.lower() == b"bearer" and key.strip():
+                return bytes(key.strip())
+        if name == b"sec-websocket-protocol" and scope["type"] == "websocket":
+            for protocol in value.split(b","):
+                if protocol.strip().startswith(_KEY_SUBPROTOCOL):
+                    return bytes(protocol.strip()[len(_KEY_SUBPROTOCOL) :])
+    return None
+
+
+def _is_open(scope: Scope) -> bool:
+    return scope["path"] in OPEN_PATHS and scope.get("method", "") in _OPEN_METHODS
+
+
+def _digest(key: bytes) -> bytes:
+    """Keys are compared as digests, so that their lengths do not matter."""
+    return hashlib.sha256(key).digest()

@@ -1,0 +1,72 @@
+"""What the server needs of the engine; ``engine.async_omni_engine.AsyncOmniEngine`` has it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any, Protocol
+
+from prometheus_client import CollectorRegistry
+
+from engine.messages import SamplingParams
+from engine.outputs import OmniRequestOutput
+from engine.pipeline import PipelineConfig, Voice
+
+
+class Ticket(Protocol):
+    """The right to run one request."""
+
+    def release(self) -> None:
+        """Give it back; harmless if the engine has done so."""
+
+
+class MetricsPort(Protocol):
+    """The engine's collectors."""
+
+    @property
+    def registry(self) -> CollectorRegistry: ...
+
+
+class EnginePort(Protocol):
+    """See design: engine. Errors are those of ``engine.errors``."""
+
+    @property
+    def pipeline(self) -> PipelineConfig: ...
+
+    @property
+    def voices(self) -> tuple[Voice, ...]: ...
+
+    @property
+    def metrics(self) -> MetricsPort: ...
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    def readiness(self) -> dict[str, Any]:
+        """``ready``, ``failure`` (a reason or None) and ``stages`` (replicas of each)."""
+
+    def start(self) -> None:
+        """Start the stages; returns at once."""
+
+    async def wait_ready(self, timeout_s: float | None = None) -> None:
+        """Raises ``UnavailableError`` if a stage cannot start."""
+
+    async def shutdown(self, drain_timeout_s: float | None = None) -> None:
+        """Take nothing new, let running requests end, stop the stages."""
+
+    def find_voice(self, name: str) -> Voice:
+        """Raises ``InvalidRequestError`` that lists the ids."""
+
+    def admit(self) -> Any:
+        """A ``Ticket``. Raises ``OverloadedError`` or ``UnavailableError``."""
+
+    def generate(
+        self,
+        request_id: str,
+        prompt: dict[str, Any],
+        *,
+        sampling_params_list: list[SamplingParams] | None = None,
+        ticket: Any = None,
+        deadline: float | None = None,
+        trace_headers: dict[str, str] | None = None,
+    ) -> AsyncGenerator[OmniRequestOutput, None]:
+        """The request's outputs; closing the generator aborts the request."""

@@ -1,0 +1,114 @@
+"""The request of ``POST /v1/audio/speech``."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+from server.audio.formats import AudioFormat
+from server.json_body import RequestModel
+
+MIN_SPEED, MAX_SPEED = 0.25, 4.0
+MIN_SAMPLE_RATE, MAX_SAMPLE_RATE = 8000, 48000
+# OpenAI's limit for instructions; the input has none of its own.
+MAX_INSTRUCTIONS_CHARS = 4096
+# The longest registered language tags are shorter.
+_MAX_LANGUAGE_CHARS = 35
+# msgspec carries the seed as a signed 64-bit integer.
+_MAX_SEED = 2**63 - 1
+
+
+class VoiceRef(BaseModel):
+    """A voice by its id, in the form that OpenAI uses for custom voices."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    id: StrictStr
+
+
+class SpeechRequest(RequestModel):
+    """What to say, in which voice, and how to send it."""
+
+    must_be: ClassVar[dict[str, str]] = {
+        "input": "a string with at least one character that can be spoken, without NUL",
+        "model": "a model name from /v1/models",
+        "voice": 'a voice id from /v1/audio/voices, as a string or as {"id": "..."}',
+        "instructions": f"a string of at most {MAX_INSTRUCTIONS_CHARS} characters",
+        "response_format": "one of " + ", ".join(AudioFormat),
+        "speed": f"a number from {MIN_SPEED} to {MAX_SPEED}",
+        "stream_format": "one of audio, sse",
+        "stream": "true or false",
+        "seed": f"an integer from 0 to {_MAX_SEED}",
+        "sample_rate": f"an integer from {MIN_SAMPLE_RATE} to {MAX_SAMPLE_RATE}",
+        "language": "a language tag such as 'en'",
+    }
+
+    input: Annotated[
+        StrictStr,
+        Field(min_length=1, pattern=r"^[^\x00]*$", description="The text to speak."),
+    ]
+    model: Annotated[
+        StrictStr | None,
+        Field(description="A name from /v1/models; without it the server's own model speaks."),
+    ] = None
+    voice: Annotated[
+        StrictStr | VoiceRef | None,
+        Field(
+            description="A voice id or alias from /v1/audio/voices; OpenAI's voice names are "
+            "aliases. Without it the first voice of that list speaks."
+        ),
+    ] = None
+    instructions: Annotated[
+        StrictStr | None,
+        Field(
+            max_length=MAX_INSTRUCTIONS_CHARS,
+            description="How to speak; models that cannot follow instructions ignore them.",
+        ),
+    ] = None
+    response_format: Annotated[
+        AudioFormat | None,
+        Field(description="mp3 if not given. opus is in Ogg, aac in ADTS, pcm is s16le mono."),
+    ] = None
+    speed: Annotated[
+        StrictFloat | None,
+        Field(ge=MIN_SPEED, le=MAX_SPEED, allow_inf_nan=False, description="1 if not given."),
+    ] = None
+    stream_format: Annotated[
+        Literal["audio", "sse"] | None,
+        Field(
+            description="audio: the body is the file, sent as it is made. sse: server-sent events "
+            "speech.audio.delta (base64) and speech.audio.done. The usage in the last event counts "
+            "one input token per four characters of input, rounded up, and one output token per "
+            "50 ms of audio, rounded up."
+        ),
+    ] = None
+    stream: Annotated[
+        StrictBool | None,
+        Field(
+            description="true without a stream_format means sse. false: the answer is one complete "
+            "file with a Content-Length. Neither stream nor stream_format: wav and flac are "
+            "complete files if they are short, everything else is sent as it is made."
+        ),
+    ] = None
+    seed: Annotated[
+        StrictInt | None,
+        Field(
+            ge=0,
+            le=_MAX_SEED,
+            description="Equal requests with equal seeds get equal bytes; random if not given.",
+        ),
+    ] = None
+    sample_rate: Annotated[
+        StrictInt | None,
+        Field(
+            ge=MIN_SAMPLE_RATE,
+            le=MAX_SAMPLE_RATE,
+            description="Of the answer, in Hz; the model's own if not given. Some formats allow "
+            "certain rates only.",
+        ),
+    ] = None
+    language: Annotated[
+        StrictStr | None,
+        Field(max_length=_MAX_LANGUAGE_CHARS, description="A BCP 47 tag; the voice's if absent."),
+    ] = None

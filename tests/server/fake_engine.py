@@ -1,0 +1,148 @@
+"""An engine in the test's own process: a sine as long as the text, and failures by script.
+
+It stands at the same place as ``AsyncOmniEngine`` and keeps its promises: tickets, one terminal,
+abort when the generator is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from array import array
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from engine.admission import AdmissionController, AdmissionTicket
+from engine.errors import InvalidRequestError
+from engine.messages import SamplingParams
+from engine.outputs import OmniRequestOutput
+from engine.pipeline import PipelineConfig, StageConfig, Voice
+
+RATE = 24000
+SAMPLES_PER_CHAR = 480
+CHUNK_SAMPLES = 1920
+_STEP = 2 * math.pi * 440 / RATE
+
+PIPELINE = PipelineConfig(
+    name="sine",
+    description="a sine",
+    sample_rate=RATE,
+    models=("sine", "org/sine"),
+    stages=(
+        StageConfig(name="text", model="x:y", default_sampling=SamplingParams(temperature=0.5)),
+        StageConfig(name="wave", model="x:z", engine_output_type="audio"),
+    ),
+)
+VOICES = (
+    Voice("anna", "Anna", "en", "female", "clear", ("alloy", "nova")),
+    Voice("ben", "Ben", "en", "male", "deep", ("onyx",)),
+)
+
+
+def sine(num_samples: int) -> bytes:
+    """int16 LE of a 440 Hz tone."""
+    return array("h", (round(8000 * math.sin(i * _STEP)) for i in range(num_samples))).tobytes()
+
+
+@dataclass
+class Script:
+    """What the next requests meet. ``before_chunk`` is awaited with each chunk's number."""
+
+    fail_at_chunk: int | None = None
+    error: Exception = field(default_factory=lambda: RuntimeError("secret detail"))
+    warnings: tuple[str, ...] = ()
+    before_chunk: Callable[[int], Any] | None = None
+    no_audio: bool = False
+
+
+class _Metrics:
+    registry = CollectorRegistry()
+
+
+class FakeEngine:
+    """See the module."""
+
+    pipeline = PIPELINE
+    voices = VOICES
+    metrics = _Metrics()
+
+    def __init__(self, script: Script | None = None, max_running: int = 8) -> None:
+        self.script = script or Script()
+        self.admission = AdmissionController(max_running, 0)
+        self.calls: list[dict[str, Any]] = []
+        self.num_open = 0
+        self.num_aborted = 0
+        self.closed = asyncio.Event()
+        self.is_ready = False
+
+    def start(self) -> None:
+        self.is_ready = True
+
+    async def wait_ready(self, timeout_s: float | None = None) -> None:
+        self.is_ready = True
+
+    async def shutdown(self, drain_timeout_s: float | None = None) -> None:
+        self.admission.close()
+        self.is_ready = False
+
+    def readiness(self) -> dict[str, Any]:
+        stages = {
+            stage.name: {"ready": int(self.is_ready), "wanted": 1} for stage in PIPELINE.stages
+        }
+        return {"ready": self.is_ready, "failure": None, "stages": stages}
+
+    def find_voice(self, name: str) -> Voice:
+        for voice in VOICES:
+            if name.casefold() in (voice.id, *voice.aliases):
+                return voice
+        known = ", ".join(voice.id for voice in VOICES)
+        raise InvalidRequestError(f"unknown voice {name[:64]!r}; known: {known}", param="voice")
+
+    def admit(self) -> AdmissionTicket:
+        return self.admission.take()
+
+    async def generate(
+        self,
+        request_id: str,
+        prompt: dict[str, Any],
+        *,
+        sampling_params_list: list[SamplingParams] | None = None,
+        ticket: Any = None,
+        deadline: float | None = None,
+        trace_headers: dict[str, str] | None = None,
+    ) -> AsyncGenerator[OmniRequestOutput, None]:
+        self.calls.append({"request_id": request_id, "prompt": prompt, "deadline": deadline})
+        self.calls[-1] |= {"sampling": sampling_params_list, "trace": trace_headers}
+        if not any(char.isalnum() for char in prompt["text"]):
+            raise InvalidRequestError("text holds nothing that can be spoken", param="text")
+        self.num_open += 1
+        is_done = False
+        try:
+            async for output in self._outputs(request_id, len(prompt["text"])):
+                yield output
+            is_done = True
+        finally:
+            self.num_open -= 1
+            self.num_aborted += not is_done
+            ticket.release()
+            self.closed.set()
+
+    async def _outputs(
+        self, request_id: str, num_chars: int
+    ) -> AsyncGenerator[OmniRequestOutput, None]:
+        pcm = b"" if self.script.no_audio else sine(num_chars * SAMPLES_PER_CHAR)
+        step = CHUNK_SAMPLES * 2
+        for number, start in enumerate(range(0, len(pcm), step)):
+            if self.script.before_chunk is not None:
+                await self.script.before_chunk(number)
+            if number == self.script.fail_at_chunk:
+                raise self.script.error
+            piece = memoryview(pcm)[start : start + step]
+            warnings = self.script.warnings if number == 0 else ()
+            yield OmniRequestOutput(
+                request_id, 1, piece, start // 2, len(piece) // 2, RATE, warnings=warnings
+            )
+        yield OmniRequestOutput(request_id, 1, finished=True)
