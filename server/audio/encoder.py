@@ -96,8 +96,7 @@ class ResponseEncoder:
         if self._writer is None:
             return b""
         try:
-            if self._num_announced not in (None, self._num_samples):
-                raise SampleCountError(self._num_announced or 0, self._num_samples)
+            self._check_whole()
             tail = self._resampler.finish() if self._resampler is not None else _NO_SAMPLES
             return self._writer.write(tail) + self._writer.finish()
         finally:
@@ -107,6 +106,10 @@ class ResponseEncoder:
         writer, self._writer, self._resampler = self._writer, None, None
         if writer is not None:
             writer.release()
+
+    def _check_whole(self) -> None:
+        if self._num_announced is not None and self._num_samples != self._num_announced:
+            raise SampleCountError(self._num_announced, self._num_samples)
 
     def _count(self, num_samples: int) -> None:
         self._num_samples += num_samples
