@@ -1,0 +1,156 @@
+"""Runs the streaming decoder: one session for all sentences, a small state for each.
+
+``Decoder`` is stateless and thread-safe; ``DecoderStream`` belongs to one sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from worker.models.hibari.decoder_graph import (
+    Quantisers,
+    build_decoder,
+    build_text_features,
+)
+from worker.models.hibari.graphs import KERNEL, PITCH_SCALE, DecoderWeights, VoiceGraph
+from worker.models.hibari.sessions import open_session
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+HALF_KERNEL = KERNEL // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Spectra:
+    """Decoded frames, m rows."""
+
+    magnitude: FloatArray
+    """[m, 1803]: harmonic, noise and free branch, 601 bins each."""
+    harmonic_phase: FloatArray
+    """[m, 601] radians"""
+    free_phase: FloatArray
+    """[m, 601] radians"""
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderInput:
+    """What the decoder reads of a sentence of F frames."""
+
+    tap_rows: IntArray
+    """[F, 7] rows of ``taps``"""
+    prosody: FloatArray
+    """[F, C] the first convolution's share of pitch and energy, with its bias"""
+    taps: FloatArray
+    """[R, C]"""
+
+
+class Decoder:
+    """The decoder of one voice."""
+
+    def __init__(self, voice: VoiceGraph, quantisers: Quantisers | None) -> None:
+        self._text = open_session(build_text_features(voice))
+        self._session = open_session(build_decoder(voice.decoder, quantisers))
+        self._input = _ProsodyInput(voice.decoder)
+        self.num_layers = len(voice.decoder.blocks)
+        self.num_channels = voice.decoder.input_bias.size
+
+    def prepare(
+        self, ids: IntArray, durations: npt.NDArray[np.int32], f0: FloatArray, energy: FloatArray
+    ) -> DecoderInput:
+        """Everything that the decoder reads of a sentence.
+
+        Args:
+            ids: [L] phoneme ids with both pads.
+            durations: [L] in units of 25 ms (two frames).
+            f0: [F] Hz, F = 2 * sum(durations).
+            energy: [F].
+        """
+        (taps,) = self._text.run(["taps"], {"ids": ids[None]})
+        return DecoderInput(_tap_rows(durations), self._input(f0, energy), taps)
+
+    def start_state(self) -> FloatArray:
+        """State at the beginning of a sentence."""
+        return np.zeros((self.num_layers, HALF_KERNEL, 1, self.num_channels), np.float32)
+
+    def feed_whole(self, given: DecoderInput) -> dict[str, npt.NDArray[Any]]:
+        """What ``run`` takes to decode a sentence at once."""
+        return self.feed(given, 0, given.prosody.shape[0], self.start_state())
+
+    def feed(
+        self, given: DecoderInput, start: int, stop: int, state: FloatArray
+    ) -> dict[str, npt.NDArray[Any]]:
+        """What ``run`` takes to decode the frames from ``start`` to ``stop``."""
+        rows = HALF_KERNEL if stop == given.prosody.shape[0] else 0
+        return {
+            "tap_rows": given.tap_rows[start:stop],
+            "prosody": given.prosody[start:stop],
+            "taps": given.taps,
+            "state": state,
+            "end": np.zeros((1, rows, 1, self.num_channels), np.float32),
+        }
+
+    def run(self, feed: dict[str, npt.NDArray[Any]]) -> tuple[Spectra, FloatArray]:
+        """One call of the decoder's graph (see ``build_decoder``); returns spectra and state."""
+        magnitude, harmonic_phase, free_phase, state = self._session.run(None, feed)
+        return Spectra(magnitude, harmonic_phase, free_phase), state
+
+
+class _ProsodyInput:
+    """The share of pitch and energy in the first convolution."""
+
+    def __init__(self, weights: DecoderWeights) -> None:
+        tail = weights.input_weight[:, -2:]
+        self._weight = np.ascontiguousarray(tail.transpose(1, 2, 0).reshape(2 * KERNEL, -1))
+        self._bias = weights.input_bias
+
+    def __call__(self, f0: FloatArray, energy: FloatArray) -> FloatArray:
+        pitch = np.log1p(np.maximum(f0, 0)) / np.float32(PITCH_SCALE)
+        curves = np.stack([pitch, energy / np.float32(PITCH_SCALE)])
+        padded = np.pad(curves, ((0, 0), (HALF_KERNEL, HALF_KERNEL)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, KERNEL, axis=1)
+        rows = windows.transpose(1, 0, 2).reshape(f0.size, 2 * KERNEL)
+        return np.asarray(rows @ self._weight + self._bias, np.float32)
+
+
+def _tap_rows(durations: npt.NDArray[np.int32]) -> IntArray:
+    """Rows of the taps table for each frame: of the phoneme that each tap of the kernel meets."""
+    num_phonemes = durations.size
+    phonemes = np.repeat(np.arange(num_phonemes), 2 * durations)
+    padded = np.pad(phonemes, HALF_KERNEL, constant_values=-1)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, KERNEL)
+    rows = windows * KERNEL + np.arange(KERNEL)
+    rows[windows < 0] = num_phonemes * KERNEL
+    return np.asarray(rows, np.int64)
+
+
+class DecoderStream:
+    """Decodes one sentence from its first frame to its last.
+
+    Frames come out ``lag`` behind those that went in, until the last went in.
+    """
+
+    def __init__(self, decoder: Decoder, given: DecoderInput) -> None:
+        self._decoder = decoder
+        self._given = given
+        self._state = decoder.start_state()
+        self.num_frames = given.prosody.shape[0]
+        self.lag = HALF_KERNEL * decoder.num_layers
+        self.position = 0
+        """Frames that went in."""
+
+    @property
+    def min_stop(self) -> int:
+        """Least ``stop`` of a first push: every layer must see enough frames to fill its state."""
+        return min(self.lag + HALF_KERNEL, self.num_frames)
+
+    def push(self, stop: int) -> Spectra:
+        """Decode on until the frames before ``stop`` have gone in; returns what came out."""
+        feed = self._decoder.feed(self._given, self.position, stop, self._state)
+        self.position = stop
+        spectra, self._state = self._decoder.run(feed)
+        return spectra

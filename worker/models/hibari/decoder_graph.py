@@ -1,0 +1,262 @@
+"""Builds the streaming decoder: the voice's own weights in a graph that takes a sentence in pieces.
+
+Differences from the graph in the voice file, none of which changes what it computes:
+
+- Each convolution takes the frames before its input as state and returns the last ones, so that no
+  frame is computed twice. A state of three zero frames says that the sentence begins here, an
+  ``end`` of three that it ends here: every layer is padded where the whole sentence has it.
+- Activations are quantised with constant scales. The voice file takes a scale from each tensor's
+  range, which makes a frame depend on the frames that share its call.
+- Frames are rows throughout: without the transposes, every node but the convolutions works row by
+  row, and a row's bits do not depend on how many rows there are.
+- The layer scale is folded into the scales of the product before it.
+- The first convolution reads text that is constant over a phoneme. Its products with the seven taps
+  are made once per phoneme (``taps``) and gathered per frame (``tap_rows``).
+- exp and tanh, which the vocoder needs next, are inside: they are faster here than in numpy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from worker.models.hibari.graphs import (
+    KERNEL,
+    NUM_BINS,
+    Block,
+    DecoderWeights,
+    Linear,
+    Norm,
+    VoiceGraph,
+)
+
+OPSETS = (helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1))
+IR_VERSION = 8
+"""What opset 17 came with: old enough for every onnxruntime that the project accepts."""
+
+MAX_LOG_MAGNITUDE = 7.0
+"""Log magnitudes are clipped here before exp, as in hibari's own ``dsp.ex``."""
+
+NUM_MAGNITUDES = 3
+"""Log magnitudes per bin: harmonic, noise, free branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiser:
+    """uint8 quantisation of one activation tensor: ``clip(round(x / scale) + zero, 0, 255)``."""
+
+    scale: float
+    zero: int
+
+
+Quantisers = dict[str, Quantiser]
+"""By the tensor's name in the voice file."""
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Collects nodes and constants; names results by a running number."""
+
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    tensors: list[onnx.TensorProto] = field(default_factory=list)
+
+    def constant(self, value: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> str:
+        name = f"c{len(self.tensors)}"
+        self.tensors.append(numpy_helper.from_array(np.asarray(value, dtype), name))
+        return name
+
+    def node(self, kind: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        name = output or f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
+        return name
+
+    def model(self, inputs: dict[str, tuple[int, list[Any]]], outputs: list[str]) -> bytes:
+        graph = helper.make_graph(
+            self.nodes,
+            "part",
+            [helper.make_tensor_value_info(name, *form) for name, form in inputs.items()],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+            self.tensors,
+        )
+        model = helper.make_model(graph, opset_imports=OPSETS, ir_version=IR_VERSION)
+        return bytes(model.SerializeToString())
+
+
+def build_decoder(
+    weights: DecoderWeights, quantisers: Quantisers | None, *, probe: bool = False
+) -> bytes:
+    """The streaming decoder as a serialised ONNX model.
+
+    Args:
+        weights: the voice's decoder.
+        quantisers: one per activation; ``None`` builds the decoder in float32.
+        probe: also output every tensor that a quantiser is for, under its name in the voice file.
+
+    The model maps, for n frames pushed and m frames that come out::
+
+        tap_rows int64 [n, 7], prosody float32 [n, C], taps float32 [R, C]
+        state float32 [layers, s, 1, C]  (s = 3 zeros at first, then the state returned)
+        end float32 [1, e, 1, C]         (e = 0, or 3 zeros with the last frames)
+        -> magnitude float32 [m, 1803]   exp of the clipped log magnitudes: harmonic, noise, free
+           harmonic_phase, free_phase float32 [m, 601] radians
+           next_state float32 [layers, 6, 1, C]
+    """
+    build = _Builder()
+    channels = weights.input_bias.size
+    states = [f"state{index}" for index in range(len(weights.blocks))]
+    build.nodes.append(helper.make_node("Split", ["state"], states, axis=0))
+    x = _input_layer(build, weights)
+    carried: list[str] = []
+    for state, block in zip(states, weights.blocks, strict=True):
+        x, last = _block(build, block, x, state, quantisers)
+        carried.append(last)
+    build.node("Concat", *carried, output="next_state", axis=0)
+    _head(build, weights, x, quantisers)
+    outputs = ["magnitude", "harmonic_phase", "free_phase", "next_state"]
+    return build.model(
+        {
+            "tap_rows": (TensorProto.INT64, ["n", KERNEL]),
+            "prosody": (TensorProto.FLOAT, ["n", channels]),
+            "taps": (TensorProto.FLOAT, ["rows", channels]),
+            "state": (TensorProto.FLOAT, [len(states), "s", 1, channels]),
+            "end": (TensorProto.FLOAT, [1, "e", 1, channels]),
+        },
+        outputs + (weights.activations if probe else []),
+    )
+
+
+def build_text_features(voice: VoiceGraph) -> bytes:
+    """The decoder's text encoder, extended to the products of its features with the taps.
+
+    Maps ``ids`` int64 [1, L] to ``taps`` float32 [7 * L + 1, C]: row ``7 * phoneme + tap``, and a
+    last row of zeros for the frames beyond the sentence's ends.
+    """
+    model = voice.cut(["ids"], {voice.seams.text: TensorProto.FLOAT})
+    weight = voice.decoder.input_weight[:, :-2]
+    channels, num_features, _ = weight.shape
+    build = _Builder()
+    rows = build.node("Transpose", voice.seams.text, perm=[0, 2, 1])
+    products = build.node(
+        "MatMul", rows, build.constant(weight.transpose(1, 2, 0).reshape(num_features, -1))
+    )
+    flat = build.node("Reshape", products, build.constant([-1, channels], np.int64))
+    build.node("Concat", flat, build.constant(np.zeros((1, channels))), output="taps", axis=0)
+    model.graph.node.extend(build.nodes)
+    model.graph.initializer.extend(build.tensors)
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info("taps", TensorProto.FLOAT, None))
+    return bytes(model.SerializeToString())
+
+
+def _input_layer(build: _Builder, weights: DecoderWeights) -> str:
+    gathered = build.node("Gather", "taps", "tap_rows", axis=0)
+    text = build.node("ReduceSum", gathered, build.constant([1], np.int64), keepdims=0)
+    summed = build.node("Add", text, "prosody")
+    shape = build.constant([1, -1, 1, weights.input_bias.size], np.int64)
+    return build.node("Reshape", summed, shape)
+
+
+def _block(
+    build: _Builder, block: Block, x: str, state: str, quantisers: Quantisers | None
+) -> tuple[str, str]:
+    """One block on rows [1, n, 1, C]; returns its output and its new state."""
+    half = KERNEL // 2
+    axis = build.constant([1], np.int64)
+    most = build.constant([np.iinfo(np.int64).max], np.int64)
+    padded = build.node("Concat", state, x, "end", axis=1)
+    carried = build.node("Slice", padded, build.constant([1 - KERNEL], np.int64), most, axis)
+    skip = build.node(
+        "Slice", padded, build.constant([half], np.int64), build.constant([-half], np.int64), axis
+    )
+    columns = build.node("Transpose", padded, perm=[0, 3, 1, 2])
+    convolved = build.node(
+        "Conv",
+        columns,
+        build.constant(block.conv_weight[..., None]),
+        build.constant(block.conv_bias),
+        group=block.conv_bias.size,
+        kernel_shape=[KERNEL, 1],
+    )
+    rows = build.node("Transpose", convolved, perm=[0, 2, 3, 1])
+    y = _norm(build, block.norm, rows, block.norm_output)
+    y = _linear(build, block.expand, y, quantisers)
+    y = build.node("Gelu", y, domain="com.microsoft", output=block.gelu_output)
+    y = _linear(build, block.contract, y, quantisers, block.gamma)
+    return build.node("Add", skip, y), carried
+
+
+def _norm(build: _Builder, norm: Norm, x: str, output: str) -> str:
+    weight, bias = build.constant(norm.weight), build.constant(norm.bias)
+    return build.node(
+        "LayerNormalization", x, weight, bias, output=output, axis=-1, epsilon=norm.epsilon
+    )
+
+
+def _linear(
+    build: _Builder,
+    linear: Linear,
+    x: str,
+    quantisers: Quantisers | None,
+    gain: npt.NDArray[np.float32] | None = None,
+) -> str:
+    """``gain * (x @ weight * scale + bias)``, int8 where the tensor ``x`` has a quantiser."""
+    gains = np.ones(linear.bias.size, np.float32) if gain is None else gain
+    bias = build.constant(linear.bias * gains)
+    if quantisers is None:
+        weight = linear.weight * (np.float32(linear.scale) * gains)
+        return build.node("Add", build.node("MatMul", x, build.constant(weight)), bias)
+    return _int8_product(build, linear, _quantise(build, x, quantisers[x]), gains, bias)
+
+
+def _quantise(build: _Builder, x: str, quantiser: Quantiser) -> tuple[str, str, str]:
+    """The quantised tensor, its scale and its zero point."""
+    scale = build.constant(quantiser.scale)
+    zero = build.constant(quantiser.zero, np.uint8)
+    return build.node("QuantizeLinear", x, scale, zero), scale, zero
+
+
+def _int8_product(
+    build: _Builder,
+    linear: Linear,
+    quantised: tuple[str, str, str],
+    gains: npt.NDArray[np.float32],
+    bias: str,
+) -> str:
+    q, scale, zero = quantised
+    return build.node(
+        "MatMulIntegerToFloat",
+        q,
+        build.constant(linear.weight, np.int8),
+        scale,
+        build.constant(gains * np.float32(linear.scale)),
+        zero,
+        "",
+        bias,
+        domain="com.microsoft",
+    )
+
+
+def _head(build: _Builder, weights: DecoderWeights, x: str, quantisers: Quantisers | None) -> None:
+    shape = build.constant([-1, weights.input_bias.size], np.int64)
+    rows = build.node("Reshape", x, shape)
+    y = _norm(build, weights.norm, rows, weights.norm_output)
+    lh, theta, ln, lr, phi = (
+        slice(first, first + NUM_BINS) for first in range(0, 5 * NUM_BINS, NUM_BINS)
+    )
+    part = _head_part(weights.head, np.r_[lh, ln, lr])
+    logs = _linear(build, part, y, quantisers)
+    clipped = build.node("Min", logs, build.constant(MAX_LOG_MAGNITUDE))
+    build.node("Exp", clipped, output="magnitude")
+    turn = build.node("Tanh", _linear(build, _head_part(weights.head, np.r_[theta]), y, quantisers))
+    build.node("Mul", turn, build.constant(np.pi), output="harmonic_phase")
+    free = _linear(build, _head_part(weights.head, np.r_[phi]), y, quantisers)
+    build.node("Identity", free, output="free_phase")
+
+
+def _head_part(head: Linear, columns: npt.NDArray[np.intp]) -> Linear:
+    return Linear(head.weight[:, columns], head.scale, head.bias[columns])
