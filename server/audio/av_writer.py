@@ -5,9 +5,11 @@ What a listener may count on, in samples of the output rate (decoded minus true 
 - opus and flac: exact.
 - mp3: the encoder's delay of 1105 samples and padding to whole frames (576 samples below 32 kHz,
   1152 from there on). The first frame holds nothing but delay; below 24 kHz, where a sample is
-  long, it is left out. At most 70 ms from 16 kHz up, 138 ms at 8 kHz.
+  long, it is left out. At most 70.5 ms from 16 kHz up, 138 ms at 8 kHz.
 - aac: 1024 samples of priming and padding to whole frames of 1024: at most 43 ms at 48 kHz (the
   default), 86 ms at 24 kHz, 256 ms at 8 kHz. ADTS has no field to tell a decoder of either.
+
+An open encoder holds (resident, measured with FFmpeg 8): flac 7 MB, aac 0.5, mp3 0.4, opus 0.05.
 """
 
 from collections.abc import Callable
