@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 
@@ -14,8 +15,9 @@ from engine.errors import VoxloomError
 from server.auth import ApiKeys
 from server.catalog import ModelCatalog
 from server.encoding import EncoderPool
+from server.engine_life import EngineLife
 from server.engine_port import EnginePort
-from server.errors import handle_http_exception, handle_voxloom_error
+from server.errors import handle_http_exception, handle_validation_error, handle_voxloom_error
 from server.metrics import ServerMetrics
 from server.middleware import ApiKeyGate, BodyLimit, CanonicalPaths, Cors, RequestScope
 from server.routes.health import health_routes
@@ -33,36 +35,39 @@ _BODY_SCHEMAS = (SpeechRequest,)
 
 
 def create_app(engine: EnginePort, settings: ServerSettings | None = None) -> FastAPI:
-    """The application. Its lifespan starts the engine and shuts it down."""
+    """The application. Its lifespan starts the engine and ends it (``app.state.life``)."""
     settings = settings or ServerSettings()
     metrics = ServerMetrics()
     encoders = EncoderPool(settings.num_encoder_threads)
+    life = EngineLife(engine)
     app = FastAPI(
         title="voxloom",
         description="Text to speech, with OpenAI's API.",
         version=API_VERSION,
         redirect_slashes=False,
         redoc_url=None,
-        lifespan=_lifespan(engine, encoders),
+        lifespan=_lifespan(life, encoders),
         exception_handlers={
             VoxloomError: handle_voxloom_error,
             HTTPException: handle_http_exception,
+            RequestValidationError: handle_validation_error,
         },
     )
+    app.state.life = life
     _add_routes(app, SpeechService(engine, encoders, metrics, settings))
     _add_middleware(app, metrics, settings)
     _describe_bodies(app)
     return app
 
 
-def _lifespan(engine: EnginePort, encoders: EncoderPool) -> Any:
+def _lifespan(life: EngineLife, encoders: EncoderPool) -> Any:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        engine.start()
+        life.start()
         try:
             yield
         finally:
-            await engine.shutdown()
+            await life.end()
             encoders.close()
 
     return lifespan
@@ -88,7 +93,7 @@ def _add_middleware(app: FastAPI, metrics: ServerMetrics, settings: ServerSettin
 
 
 def _describe_bodies(app: FastAPI) -> None:
-    """Add the schemas of ``_BODY_SCHEMAS`` to the API's description."""
+    """Correct the API's description: bodies that the routes read themselves, and no 422."""
     describe = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -97,7 +102,18 @@ def _describe_bodies(app: FastAPI) -> None:
             [(model, "validation") for model in _BODY_SCHEMAS],
             ref_template="#/components/schemas/{model}",
         )
-        document.setdefault("components", {}).setdefault("schemas", {}).update(schemas["$defs"])
+        known = document.setdefault("components", {}).setdefault("schemas", {})
+        known.update(schemas["$defs"])
+        _remove_422(document)
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _remove_422(document: dict[str, Any]) -> None:
+    """FastAPI describes its own validation answer; ours is the envelope, with status 400."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+    for name in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)

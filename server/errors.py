@@ -7,6 +7,7 @@ import math
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -106,6 +107,14 @@ async def handle_http_exception(request: Request, error: Exception) -> Response:
         path = _shown(request.url.path)
         return error_response(errors.NotFoundError(f"no such path: {path}", code="unknown_url"))
     return error_response(_other(error), headers)
+
+
+async def handle_validation_error(request: Request, error: Exception) -> Response:
+    """For parameters that FastAPI itself checks: 400, about the first one that is wrong."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    param = ".".join(str(part) for part in first["loc"][1:]) or None
+    return error_response(errors.InvalidRequestError(f"{param}: {first['msg']}", param=param))
 
 
 def _wrong_method(request: Request, headers: dict[str, str]) -> errors.VoxloomError:

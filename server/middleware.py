@@ -29,7 +29,8 @@ EXPOSED_HEADERS = (
 _PREFLIGHT_MAX_AGE_S = 600
 # API paths that are served with and without /v1: clients differ in what they call a base URL.
 _UNVERSIONED = ("/audio", "/models", "/realtime", "/chat")
-_VERSIONED_PROBES = ("/v1/health", "/v1/ready", "/v1/metrics")
+_PROBES = ("/health", "/ready", "/metrics")
+_VERSIONED_PROBES = tuple(f"/v1{path}" for path in _PROBES)
 # After a body over the limit, this much more is read and thrown away, so that a client which sends
 # first and listens later gets its 413 rather than a reset connection.
 _MAX_DISCARDED_BYTES = 8 * 1024 * 1024
@@ -123,7 +124,10 @@ class RequestScope:
         self._metrics.count_request(context.route, outcome)
         if self._log_requests:
             method = scope.get("method", "WEBSOCKET")
-            access_log.info(
+            # Probes come every few seconds for ever; only one that fails is news.
+            is_routine = context.route in _PROBES and outcome == "ok"
+            access_log.log(
+                logging.DEBUG if is_routine else logging.INFO,
                 '%s "%s %s" %s %s %.1f ms',
                 context.request_id,
                 method,

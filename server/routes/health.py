@@ -27,9 +27,14 @@ def health_routes(engine: EnginePort, base_url: str) -> APIRouter:
     router = APIRouter()
     page = _PAGE.format(model=escape(engine.pipeline.name), base=escape(base_url))
 
-    @router.get("/health", summary="Liveness", response_model=Health)
-    async def health() -> dict[str, str]:
-        return {"status": "ok"}
+    # An engine that has given up does not come back: whoever watches the process may restart it.
+    @router.get(
+        "/health", summary="Liveness", response_model=Health, responses={503: {"model": Health}}
+    )
+    async def health(response: Response) -> dict[str, str]:
+        is_alive = engine.readiness()["failure"] is None
+        response.status_code = 200 if is_alive else 503
+        return {"status": "ok" if is_alive else "failed"}
 
     @router.get(
         "/ready",

@@ -53,9 +53,9 @@ class VoiceList(BaseModel):
 
 
 class Health(BaseModel):
-    """The process answers."""
+    """The process answers; ``failed`` if its engine has given up."""
 
-    status: Literal["ok"]
+    status: Literal["ok", "failed"]
 
 
 class Readiness(BaseModel):

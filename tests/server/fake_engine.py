@@ -117,7 +117,7 @@ class FakeEngine:
         self.calls.append({"request_id": request_id, "prompt": prompt, "deadline": deadline})
         self.calls[-1] |= {"sampling": sampling_params_list, "trace": trace_headers}
         if not any(char.isalnum() for char in prompt["text"]):
-            raise InvalidRequestError("text holds nothing that can be spoken", param="text")
+            raise InvalidRequestError("input holds nothing that can be spoken", param="input")
         self.num_open += 1
         is_done = False
         try:
