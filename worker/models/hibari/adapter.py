@@ -1,0 +1,139 @@
+"""Caller's side of hibari: its voices, and the checks and cleaning of its prompts.
+
+Runs in the API process: nothing here loads a model.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from engine.errors import ConfigError, InvalidRequestError
+from engine.messages import Prompt
+from engine.pipeline import Voice
+from worker.models.hibari.text.clean import clean_text
+
+_VOICES_FILE = Path(__file__).parent / "voices.yaml"
+_MIN_SPEED, _MAX_SPEED = 0.25, 4.0
+_LANGUAGES = {
+    "en": None,
+    "english": None,
+    "auto": None,
+    "en-us": False,
+    "american english": False,
+    "en-gb": True,
+    "british english": True,
+}
+
+
+def list_voices() -> list[Voice]:
+    """The voices whose model file is present, first the default one."""
+    return [voice for voice in _all_voices() if _model_path(voice) is not None]
+
+
+@lru_cache(maxsize=1)
+def _all_voices() -> tuple[Voice, ...]:
+    data = yaml.safe_load(_VOICES_FILE.read_text(encoding="utf-8"))
+    try:
+        return msgspec.convert(data["voices"], tuple[Voice, ...])
+    except (msgspec.ValidationError, KeyError) as error:
+        raise ConfigError(f"{_VOICES_FILE.name}: {error}") from error
+
+
+def transform_prompt(prompt: Prompt) -> Prompt:
+    """What the prosody stage reads, from ``text``, ``voice``, ``speed`` and ``language``.
+
+    The text is cleaned here, so that a request with nothing to say is refused before anything is
+    queued. ``warnings`` tells what was skipped. Raises ``InvalidRequestError``.
+    """
+    voice = _find_voice(prompt.get("voice"))
+    warnings: list[str] = []
+    text = _clean(prompt.get("text"), warnings)
+    if prompt.get("instructions") not in (None, "", "None"):
+        warnings.append("instructions are not used by this voice")
+    options = voice.options
+    return {
+        "text": text,
+        "speed": _check_speed(prompt.get("speed")) * float(options.get("speed", 1.0)),
+        "british": _british(prompt.get("language"), voice),
+        "model_path": str(_model_path(voice) or ""),
+        "shape": options.get("shape", {}),
+        "warnings": warnings,
+    }
+
+
+def _clean(text: Any, warnings: list[str]) -> str:
+    if not isinstance(text, str):
+        raise InvalidRequestError("text must be a string", param="input")
+    cleaned = clean_text(text)
+    warnings.extend(cleaned.warnings)
+    if not cleaned.speakable:
+        detail = f" ({'; '.join(cleaned.warnings)})" if cleaned.warnings else ""
+        raise InvalidRequestError(
+            f"input holds nothing that can be spoken in English{detail}", param="input"
+        )
+    return cleaned.text
+
+
+def _find_voice(name: Any) -> Voice:
+    voices = list_voices()
+    if name is None:
+        return voices[0]
+    for voice in voices:
+        if voice.id == name:
+            return voice
+    known = ", ".join(voice.id for voice in voices)
+    raise InvalidRequestError(
+        f"unknown voice {str(name)[:64]!r}; the voices are: {known}", param="voice"
+    )
+
+
+def _check_speed(speed: Any) -> float:
+    value = 1.0 if speed is None else speed
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or not _MIN_SPEED <= value <= _MAX_SPEED:
+        raise InvalidRequestError(
+            f"speed must be a number from {_MIN_SPEED} to {_MAX_SPEED}", param="speed"
+        )
+    return float(value)
+
+
+def _british(language: Any, voice: Voice) -> bool:
+    """Which English the text is read in: the asked one, else the voice's own."""
+    if language is None:
+        return voice.language == "en-GB"
+    asked = str(language).strip().lower().replace("_", "-")
+    if asked not in _LANGUAGES:
+        raise InvalidRequestError(
+            f"unknown language {str(language)[:64]!r}; this voice speaks en, en-US and en-GB",
+            param="language",
+        )
+    british = _LANGUAGES[asked]
+    return voice.language == "en-GB" if british is None else british
+
+
+def _model_path(voice: Voice) -> Path | None:
+    """The voice's model file; None if it is one that the user must fetch and has not."""
+    file_name = voice.options.get("model_file")
+    if file_name is None:
+        return Path()  # the one inside the package, which only a worker looks up
+    path = cache_dir() / str(file_name)
+    return path if path.is_file() else None
+
+
+def cache_dir() -> Path:
+    """Where the hibari package keeps downloaded voices: HIBARI_HOME, else the user's cache."""
+    home = os.environ.get("HIBARI_HOME")
+    if home:
+        return Path(home)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "hibari"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "hibari"
