@@ -17,7 +17,7 @@ from worker.models.hibari.text.markdown import read_emphasis, read_inline, read_
 from worker.models.hibari.text.markup import strip_tags, unescape_entities
 from worker.models.hibari.text.notices import Notices
 from worker.models.hibari.text.numbers import read_numbers
-from worker.models.hibari.text.punctuation import read_symbols, settle_punctuation
+from worker.models.hibari.text.punctuation import read_symbols, settle_punctuation, squeeze
 from worker.models.hibari.text.words import read_words
 
 # One scan of a block holds the interpreter lock; 8,000 characters keep that under a millisecond
@@ -73,14 +73,16 @@ def clean_text(text: str) -> CleanText:
             pending = ""
         pending = max(pending, separator, key=len)
     clean = "".join(parts)
-    speakable = any(map(str.isalnum, clean))
-    return CleanText(clean, starts, ends, notices.sentences(), speakable)
+    if not any(map(str.isalnum, clean)):  # bare punctuation would only make noise
+        return CleanText("", array("I"), array("I"), notices.sentences(), False)
+    return CleanText(clean, starts, ends, notices.sentences(), True)
 
 
 def _clean_block(draft: Draft, notices: Notices) -> None:
-    draft.sub(_NEWLINE, "\n")
+    draft.sub(_NEWLINE, "\n", "\r")
     unescape_entities(draft)
     read_characters(draft, notices)
+    squeeze(draft)
     strip_tags(draft)
     read_inline(draft)
     read_addresses(draft, notices)

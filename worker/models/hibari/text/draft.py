@@ -75,15 +75,29 @@ class Draft:
             return self.starts[start - 1], self.ends[start - 1]
         return (self.starts[0], self.starts[0]) if self.starts else (0, 0)
 
-    def sub(self, pattern: re.Pattern[str], replacement: Replacement) -> None:
-        """Replace each match. A function that answers None leaves its match alone."""
-        self.edit(_substitutions(pattern.finditer(self.text), replacement))
+    def sub(
+        self, pattern: re.Pattern[str], replacement: Replacement, marks: Iterable[str] = ()
+    ) -> None:
+        """Replace each match. A function that answers None leaves its match alone.
+
+        `marks`: strings one of which every match holds; without any in the text, no search.
+        """
+        if self._may_match(marks):
+            self.edit(_substitutions(pattern.finditer(self.text), replacement))
 
     def keep(
-        self, pattern: re.Pattern[str], group: int = 1, before: str = "", after: str = ""
+        self,
+        pattern: re.Pattern[str],
+        group: int = 1,
+        after: str = "",
+        marks: Iterable[str] = (),
     ) -> None:
         """Replace each match by one of its groups, whose characters keep their origins."""
-        self.edit(_strippings(pattern.finditer(self.text), group, before, after))
+        if self._may_match(marks):
+            self.edit(_strippings(pattern.finditer(self.text), group, after))
+
+    def _may_match(self, marks: Iterable[str]) -> bool:
+        return not marks or any(mark in self.text for mark in marks)
 
 
 def _substitutions(matches: Iterator[re.Match[str]], replacement: Replacement) -> Iterator[Edit]:
@@ -93,9 +107,7 @@ def _substitutions(matches: Iterator[re.Match[str]], replacement: Replacement) -
             yield match.start(), match.end(), new
 
 
-def _strippings(
-    matches: Iterator[re.Match[str]], group: int, before: str, after: str
-) -> Iterator[Edit]:
+def _strippings(matches: Iterator[re.Match[str]], group: int, after: str) -> Iterator[Edit]:
     for match in matches:
-        yield match.start(), match.start(group), before
+        yield match.start(), match.start(group), ""
         yield match.end(group), match.end(), after

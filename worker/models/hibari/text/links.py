@@ -10,18 +10,22 @@ MAX_ADDRESS_CHARS = 100
 
 _TLDS = (
     "com|org|net|edu|gov|mil|int|io|co|uk|de|fr|nl|es|eu|ch|at|jp|cn|ru|br|info|biz|us|ca|au|tv|me|"
-    "ly|ai|dev|app|xyz|org|gg|be|se|dk|pl|cz|nz|ie|tech|online|site|blog|cloud|example|test|localhost"
+    "ly|ai|dev|app|xyz|gg|be|se|dk|pl|cz|nz|ie|tech|online|site|blog|cloud|example|test"
 )
 # One attempt a word (look-behind), possessive or bounded repeats: linear.
 _EMAIL = re.compile(
-    r"(?<![\w.+%-])(?:mailto:)?([\w+%-]{1,64}+(?:\.[\w+%-]{1,64}+){0,9}+)@((?:[A-Za-z0-9-]{1,63}+\.){1,9}[A-Za-z]{2,24})\b",
+    r"(?<![\w.+%-])(?:mailto:)?([\w+%-]{1,64}+(?:\.[\w+%-]{1,64}+){0,9}+)"
+    r"@((?:[A-Za-z0-9-]{1,63}+\.){1,9}[A-Za-z]{2,24})\b",
     re.IGNORECASE,
 )
 _URL = re.compile(r"(?<![\w.])(?:(?:https?|ftps?|wss?)://|www\.)([^\s<>\"]++)", re.IGNORECASE)
+_INNER_DOT = re.compile(r"\.(?=\w)")
 _DOMAIN = re.compile(
-    rf"(?<![\w.@/-])((?:[A-Za-z0-9-]{{1,63}}+\.){{1,9}}(?:{_TLDS}))(?![\w@-])(?!\.\w)((?::\d{{2,5}})?(?:/[^\s<>\"]*+)?)"
+    rf"(?<![\w.@/-])((?:[A-Za-z0-9-]{{1,63}}+\.){{1,9}}(?i:{_TLDS}))(?![\w@-]|\.\w)"
+    r"((?::\d{2,5})?(?:/[^\s<>\"]*+)?)"
 )
-_TRAILING = re.compile(r"[.,;:!?'\"…)\]*_~>—–]+$")
+_TRAILING = ".,;:!?'\"…)]*_~>—–"
+_SCHEME = re.compile(r"^(?:[A-Za-z]+://)?(?:www\.)?", re.IGNORECASE)
 
 _SAID_AS_WORDS = "json yaml toml zip java go gif doc ini log bat bin conf lock vue jar"
 _SPELLED = (
@@ -65,7 +69,7 @@ def read_addresses(draft: Draft, notices: Notices) -> None:
         draft.sub(_EMAIL, lambda m: _say(m.group(1)) + " at " + _say_host(m.group(2)))
     if "://" in text or "www." in text.lower():
         draft.sub(_URL, lambda m: _read_url(m, notices))
-    if "." in text:
+    if _INNER_DOT.search(text):
         draft.sub(_DOMAIN, lambda m: _read_url(m, notices))
         draft.sub(_FILE, _read_file)
     if "/" in text or "\\" in text:
@@ -76,12 +80,11 @@ def read_addresses(draft: Draft, notices: Notices) -> None:
 
 def _read_url(match: re.Match[str], notices: Notices) -> str:
     whole = match.group()
-    trailing = _TRAILING.search(whole)
-    tail = trailing.group() if trailing else ""
-    if tail.startswith(")") and "(" in whole:
+    address = whole.rstrip(_TRAILING)
+    tail = whole[len(address) :]
+    if tail.startswith(")") and "(" in address:
         tail = tail[1:]
-    address = whole[: len(whole) - len(tail)]
-    address = re.sub(r"^(?:[A-Za-z]+://)?(?:www\.)?", "", address, flags=re.IGNORECASE)
+    address = _SCHEME.sub("", address)
     address = address.split("@")[-1] if "@" in address.split("/")[0] else address
     if len(address) > MAX_ADDRESS_CHARS:
         address = address[:MAX_ADDRESS_CHARS]

@@ -13,13 +13,16 @@ _WIKI_LINK = re.compile(r"\[\[(?:[^\[\]|\n]{1,200}\|)?([^\[\]|\n]{1,500})\]\]")
 _EMPTY_LINK = re.compile(r"!?\[\s{0,9}\]\([^()\n]{0,2000}\)")
 _FOOTNOTE = re.compile(r"\[\^[^\[\]\s]{1,40}\]:?")
 _CODE = re.compile(r"(`{1,3})(?!`)([^`\n]{1,500})\1(?!`)")
-_STRONG = re.compile(r"(\*\*|(?<!\w)__|~~)(?=[^\s*_~])([^\n]{1,500}?)(?<=[^\s])\1(?!\w)")
 _ACTION = re.compile(
     r"(?:(?<=[.!?…]\s)|(?<=[.!?…][\"')]\s)|^)\*([A-Z][^*\n]{1,200}\s[^*\n]{0,200}[^*\s.,;:!?…])\*(?=\s+[A-Z\"']|\s*$)",
     re.MULTILINE,
 )
-_EMPHASIS = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*\n]{0,500}[^\s*])\*(?![\w*])")
-_UNDERLINED = re.compile(r"(?<!\w)_(?=[^\s_])([^_\n]{0,500}[^\s_])_(?!\w)")
+# Markers go whether or not they pair: they carry no words. A star between digits or spaces stays,
+# and so do the underscores inside a name.
+_POWER = re.compile(r"(?<=\w)\*\*(?=\d)")
+_STARS = re.compile(r"(?<=\S)(?<!\d)\*+|\*+(?=[^\s*\d])|(?<=\d)\*+(?=[^\s\d*]|$)|(?<!\S)\*+(?=\d)")
+_STRUCK = re.compile(r"~~+")
+_UNDERLINES = re.compile(r"(?<![^\W_])_+(?=[^\W_])|(?<=[^\W_])_+(?!\w)")
 
 # Line forms.
 _FENCE = re.compile(r"^[ ]{0,12}(?:`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
@@ -69,13 +72,14 @@ def read_lines(draft: Draft) -> None:
 
 def read_emphasis(draft: Draft) -> None:
     """Stars, underlines and strike-through around words; an acted clause gets its own stop."""
-    if "**" in draft.text or "__" in draft.text or "~~" in draft.text:
-        draft.keep(_STRONG, 2)
     if "*" in draft.text:
         draft.keep(_ACTION, after=".")
-        draft.keep(_EMPHASIS)
+        draft.sub(_POWER, " to the power of ")
+        draft.sub(_STARS, "")
     if "_" in draft.text:
-        draft.keep(_UNDERLINED)
+        draft.sub(_UNDERLINES, "")
+    if "~~" in draft.text:
+        draft.sub(_STRUCK, "")
 
 
 def _read_rows(text: str) -> Iterator[Edit]:

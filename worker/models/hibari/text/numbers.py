@@ -31,6 +31,7 @@ _SCALES = {
     "t": "trillion",
 }
 
+_DIGIT = re.compile(r"\d|[⁰¹²³]")
 _LONG_RUN = re.compile(r"\d(?:,?\d){15,}+")
 _PHONE = re.compile(
     r"(?<![\w.-])(?:\+?(\d{1,3})[ .-]?)?(?:\((\d{3})\)[ .-]?|(\d{3})[ .-])(\d{3})[ .-](\d{4})"
@@ -93,23 +94,23 @@ _ALWAYS = re.compile(r"(?<![\w/])24/7(?![\w/])")
 
 def read_numbers(draft: Draft, notices: Notices) -> None:
     """Rewrite the number forms in `draft`; texts without a digit cost one search."""
-    draft.sub(_FRACTION if not any(c.isdigit() for c in draft.text) else _MIXED, _read_fraction)
-    draft.sub(_FRACTION, _read_fraction)
-    draft.sub(_DEGREES, lambda m: _SCALES_OF_HEAT[m.group(1)])
-    if not any(map(str.isdigit, draft.text)):
+    draft.sub(_MIXED, _read_fraction, FRACTIONS)
+    draft.sub(_FRACTION, _read_fraction, FRACTIONS)
+    draft.sub(_DEGREES, lambda m: _SCALES_OF_HEAT[m.group(1)], "°")
+    if not _DIGIT.search(draft.text):
         return
     draft.sub(_LONG_RUN, lambda m: _read_run(m.group(), notices))
     _read_codes(draft)
     draft.sub(_TIME_RANGE, lambda m: m.group(1) + " to ")
-    draft.sub(_MONEY, _read_money)
-    draft.sub(_MONEY_AFTER, _read_money_after)
+    draft.sub(_MONEY, _read_money, CURRENCIES)
+    draft.sub(_MONEY_AFTER, _read_money_after, CURRENCIES)
     draft.sub(_RANGE, " to ")
     _read_measures(draft)
     draft.sub(_YEAR_LIKE, _read_four_digits)
 
 
 def _read_codes(draft: Draft) -> None:
-    draft.sub(_IP, _read_ip)
+    draft.sub(_IP, _read_ip, ".")
     draft.sub(_PHONE, _read_phone)
     draft.sub(_INTERNATIONAL, lambda m: "plus " + _spell_groups(re.split(r"[ .-]", m.group(1))))
     draft.sub(_DATE_DOTTED, _read_dotted_date)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -94,17 +95,16 @@ class Phonemizer:
         words = self._words(sentence, warn or _ignore)
         while words:
             num_words = _chunk_words(words)
-            chunk = _build_chunk(words[:num_words])
-            if chunk is not None:
-                yield chunk
+            yield _build_chunk(words[:num_words])
             words = words[num_words:]
 
     def _words(self, sentence: Sentence, warn: Warn) -> list[_Word]:
-        return [
+        words = [
             word
             for start, end in _pieces(sentence.text)
             for word in self._read_piece(sentence, start, end, warn)
         ]
+        return _split_long(_with_final_stop(words, sentence.text))
 
     def _read_piece(self, sentence: Sentence, start: int, end: int, warn: Warn) -> list[_Word]:
         """Words of `sentence.text[start:end]`; one that the G2P fails on is left out alone."""
@@ -215,6 +215,30 @@ def _append_word(words: list[_Word], phonemes: str, span: Span) -> None:
         words[-1] = _Word(last.phonemes + joint + known, last.span)
 
 
+def _with_final_stop(words: list[_Word], text: str) -> list[_Word]:
+    """Give "… at 5 p.m." the stop that its abbreviation swallowed."""
+    mark = text.rstrip("\"')”’ ")[-1:]
+    if words and mark in (".", "!", "?") and words[-1].phonemes[-1] not in _CLAUSE_ENDS:
+        words[-1] = _Word(words[-1].phonemes + mark, words[-1].span)
+    return words
+
+
+def _split_long(words: list[_Word]) -> list[_Word]:
+    """Cut a word that alone exceeds a chunk (a number of a hundred spoken digits), at spaces."""
+    if all(len(word.phonemes) <= MAX_IDS - 2 for word in words):
+        return words
+    parts: list[_Word] = []
+    for word in words:
+        rest = word.phonemes
+        while len(rest) > MAX_IDS - 2:
+            at = rest.rfind(" ", 1, MAX_IDS - 2)
+            at = at if at > 0 else MAX_IDS - 2
+            parts.append(_Word(rest[:at].rstrip(), word.span))
+            rest = rest[at:].lstrip()
+        parts.append(_Word(rest, word.span))
+    return [part for part in parts if part.phonemes]
+
+
 def _has_sound(phonemes: str) -> bool:
     return any(c in _SOUNDS for c in phonemes)
 
@@ -222,38 +246,28 @@ def _has_sound(phonemes: str) -> bool:
 def _chunk_words(words: list[_Word]) -> int:
     """How many words the next chunk takes: all that fit, else up to a clause, else up to a word.
 
-    Without a clause the cut halves what is left when two chunks can hold it, so that no chunk
-    of one or two words follows.
+    Without a clause the cut takes an equal share of what is left, so that no chunk of one or two
+    words follows.
     """
     room = MAX_IDS - 2
     lengths = _cumulative_lengths(words)
     if lengths[-1] <= room:
         return len(words)
     fitting = sum(1 for length in lengths if length <= room)
-    if fitting == 0:
-        return 1
     for num_words in range(fitting, 0, -1):
         if words[num_words - 1].phonemes[-1] in _CLAUSE_ENDS and lengths[num_words - 1] * 3 > room:
             return num_words
-    if lengths[-1] <= 2 * room:
-        half = sum(1 for length in lengths if length * 2 <= lengths[-1])
-        return max(1, min(half, fitting))
-    return fitting
+    num_chunks = -(-lengths[-1] // room)
+    share = sum(1 for length in lengths if length * num_chunks <= lengths[-1])
+    return max(1, min(share, fitting))
 
 
 def _cumulative_lengths(words: list[_Word]) -> list[int]:
-    """Ids of the first 1, 2, … words with a space between them; stops early once far too long."""
-    lengths: list[int] = []
-    total = -1
-    for word in words:
-        total += 1 + len(word.phonemes)
-        lengths.append(total)
-        if total > 3 * MAX_IDS:
-            break
-    return lengths
+    """Ids of the first 1, 2, … words with a space between them."""
+    return list(accumulate((1 + len(word.phonemes) for word in words), initial=-1))[1:]
 
 
-def _build_chunk(words: list[_Word]) -> PhonemeChunk | None:
+def _build_chunk(words: list[_Word]) -> PhonemeChunk:
     phonemes = ""
     spans: list[WordSpan] = []
     for word in words:

@@ -21,7 +21,6 @@ _LONG = re.compile(rf"[A-Za-z]{{{MAX_WORD_CHARS + 1},}}+")
 _ALTERNATION = re.compile(r"[A-Za-z](?=\d)|\d(?=[A-Za-z])")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NAME_JOINT = re.compile(r"(?<=[A-Za-z0-9])_+(?=[A-Za-z0-9])")
-_FLAG = re.compile(r"(?<![\w-])--?(?=[A-Za-z])(?![A-Za-z]+-)")
 
 
 def read_words(draft: Draft, notices: Notices) -> None:
@@ -30,7 +29,7 @@ def read_words(draft: Draft, notices: Notices) -> None:
     draft.sub(_STRETCHED, lambda m: _unstretch(m, 2, notices))
     draft.sub(_REPEATED, lambda m: _unstretch(m, 3, notices))
     draft.sub(_LONG, lambda m: _shorten(m.group(), notices))
-    draft.sub(_NAME_JOINT, " ")
+    draft.sub(_NAME_JOINT, " ", "_")
 
 
 def _unstretch(match: re.Match[str], times: int, notices: Notices) -> str:
