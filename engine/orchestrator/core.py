@@ -298,7 +298,7 @@ class OrchestratorCore:
             if record and record.stages[stage_id].state is StageState.RELEASING:
                 self.pools[stage_id].release(request_id)
                 self._start_stage(record, stage_id, now)
-        self.supervisor.end_drained(self.pools[stage_id])
+        self.supervisor.end_drained(self.pools[stage_id], now)
         self._start_waiting(now)
 
     # --- a request's way through the stages ------------------------------------------------------
@@ -331,7 +331,7 @@ class OrchestratorCore:
             message = f"stage {pool.config.name!r} failed twice at this request"
             self._fail(record, "stage_failed", message)
             return
-        self.counters.num_replays += progress.num_attempts > 1
+        self.counters.num_replays += progress.num_starts > 1
         progress.state = StageState.BOUND
         self._send_data(replica, record.stage_request(stage_id))
         for update in progress.inputs:
@@ -353,7 +353,7 @@ class OrchestratorCore:
             progress.state = StageState.FINISHED
             released = self.pools[stage_id].release(record.request_id)
             assert released is not None, "a row of a request that is not bound"
-            self.supervisor.end_drained(self.pools[stage_id])
+            self.supervisor.end_drained(self.pools[stage_id], now)
         self._pass_on(record, stage_id, row, now)
 
     def _pass_on(self, record: RequestRecord, stage_id: int, row: OutputRow, now: float) -> None:

@@ -39,6 +39,7 @@ class StageProgress:
     done_sample: int = 0
     next_sample: int = 0
     units_out: int = 0
+    num_starts: int = 0
     num_attempts: int = 0
     attempt_mark: tuple[int, int] = (-1, -1)
     pauses: set[PauseReason] = field(default_factory=set)
@@ -63,6 +64,7 @@ class StageProgress:
 
     def count_attempt(self) -> int:
         """One more start; the count restarts whenever output came out since the last one."""
+        self.num_starts += 1
         mark = (self.next_sample, self.units_out)
         self.num_attempts = self.num_attempts + 1 if mark == self.attempt_mark else 1
         self.attempt_mark = mark

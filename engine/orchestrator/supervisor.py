@@ -114,15 +114,16 @@ class ReplicaSupervisor:
         surplus = sorted(active, key=lambda r: (len(r.bound), -r.rank))
         for replica in surplus[: max(0, len(active) - num_replicas)]:
             replica.state = ReplicaState.DRAINING
-        self.end_drained(pool)
+        self.end_drained(pool, now)
         self._fill(pool, now)
 
-    def end_drained(self, pool: StagePool) -> None:
+    def end_drained(self, pool: StagePool, now: float) -> None:
         """End the draining replicas to which nothing is bound any more."""
         for replica in list(pool.replicas.values()):
             if replica.state is ReplicaState.DRAINING and not replica.bound:
                 pool.evict(replica.replica_id)
                 self._emit(KillReplica(replica.replica_id))
+                self._on_lost(pool, replica.replica_id, [], "was drained", now)
 
     def stop(self) -> None:
         for pool in self.pools:

@@ -1,0 +1,427 @@
+"""The real orchestrator core over in-process replicas and a virtual clock.
+
+Each replica here keeps the promises of a real one (lanes, ``after_seq``, pauses, replays) and
+computes nothing: a unit of stage 0 becomes ``CHUNKS_PER_UNIT`` chunks of stage 1. Whatever the
+test does, ``check`` holds after each action and ``settle`` brings everything to its end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.config import EngineConfig
+from engine.messages import (
+    AbortMessage,
+    AckMessage,
+    ConsumedMessage,
+    ErrorMessage,
+    Fingerprint,
+    Hello,
+    InteractionMessage,
+    OutputMessage,
+    OutputRow,
+    Ping,
+    Pong,
+    SamplingParams,
+    StageAbort,
+    StageError,
+    StageOutput,
+    StagePause,
+    StageReleased,
+    StageRequest,
+    StageResume,
+    StageSubmissionMessage,
+    StageUpdate,
+    ToOrchestrator,
+    ToReplica,
+)
+from engine.orchestrator.core import OrchestratorCore
+from engine.orchestrator.effects import (
+    AnswerAbort,
+    Deliver,
+    Effect,
+    KillReplica,
+    SendControl,
+    SendData,
+    StartReplica,
+)
+from engine.pipeline import PipelineConfig, StageConfig
+
+CHUNK = 100
+CHUNKS_PER_UNIT = 3
+SAMPLE_RATE = 8000
+PRINT = Fingerprint("0", "none", {}, 1)
+
+
+def two_stages(num_replicas: int = 1, **options: Any) -> PipelineConfig:
+    return PipelineConfig(
+        name="fake",
+        description="units, then chunks",
+        sample_rate=SAMPLE_RATE,
+        stages=(
+            StageConfig(name="units", model="none:none", num_replicas=num_replicas, **options),
+            StageConfig(
+                name="chunks",
+                model="none:none",
+                engine_output_type="audio",
+                num_replicas=num_replicas,
+                **options,
+            ),
+        ),
+    )
+
+
+@dataclass(slots=True)
+class HeldRequest:
+    """A request inside a fake replica."""
+
+    request: StageRequest
+    units: deque[int] = field(default_factory=deque)  # sizes: units or chunks still to produce
+    is_open: bool = True
+    is_paused: bool = False
+    units_done: int = 0
+    done_sample: int = 0
+    num_units_out: int = 0
+    chunks_of_unit: int = 0
+
+    @property
+    def position(self) -> int:
+        return self.done_sample + self.chunks_of_unit * CHUNK
+
+    @property
+    def has_work(self) -> bool:
+        return not self.is_paused and (bool(self.units) or not self.is_open)
+
+
+class FakeReplica:
+    def __init__(self, replica_id: str, stage_id: int) -> None:
+        self.replica_id = replica_id
+        self.stage_id = stage_id
+        self.is_hung = False
+        self.data: deque[ToReplica] = deque()
+        self.control: deque[ToReplica] = deque()
+        self.num_data_received = 0
+        self.requests: dict[str, HeldRequest] = {}
+        self.answers: list[Any] = []
+
+    def receive_data(self) -> None:
+        if not self.data:
+            return
+        self.num_data_received += 1
+        message = self.data.popleft()
+        if isinstance(message, StageRequest):
+            self._add(message)
+        elif isinstance(message, StageUpdate) and message.request_id in self.requests:
+            self._update(self.requests[message.request_id], message)
+
+    def receive_control(self) -> None:
+        if not self.control:
+            return
+        message = self.control.popleft()
+        while self.num_data_received < getattr(message, "after_seq", 0):
+            self.receive_data()
+        match message:
+            case Ping():
+                self.answers.append(Pong(message.seq, len(self.requests)))
+            case StageAbort():
+                for request_id in message.request_ids:
+                    self.requests.pop(request_id, None)
+                self.answers.append(StageReleased(message.request_ids))
+            case StagePause() | StageResume():
+                held = self.requests.get(message.request_id)
+                if held is not None:
+                    held.is_paused = isinstance(message, StagePause)
+
+    def runnable(self) -> list[str]:
+        return sorted(rid for rid, held in self.requests.items() if held.has_work)
+
+    def step(self, request_id: str, *, drop_payload: bool = False) -> StageOutput:
+        """One step of one request; a dropped payload is one that the routing did not route."""
+        held = self.requests[request_id]
+        row = self._unit_row(held) if self.stage_id == 0 else self._chunk_row(held)
+        if drop_payload and row.payload is not None and self.stage_id > 0:
+            row.payload, row.start_sample, row.num_samples = None, held.position, 0
+        if row.finished:
+            del self.requests[request_id]
+        return StageOutput([row], 1, int(row.payload is not None), 0.1)
+
+    def _add(self, message: StageRequest) -> None:
+        assert message.request_id not in self.requests, "a request is given to a replica once"
+        held = HeldRequest(message, is_paused=message.paused)
+        if self.stage_id == 0:
+            held.units.extend([1] * message.prompt["num_units"])
+            held.is_open = message.resumable
+        else:
+            held.units_done, held.done_sample = message.first_unit, message.start_sample
+        self.requests[message.request_id] = held
+
+    def _update(self, held: HeldRequest, message: StageUpdate) -> None:
+        if self.stage_id == 0:
+            held.units.extend([1] * message.payload.get("num_units", 0))
+        elif message.payload:
+            held.units.append(CHUNKS_PER_UNIT)
+        held.is_open = not message.final
+
+    @staticmethod
+    def _unit_row(held: HeldRequest) -> OutputRow:
+        payload = None
+        if held.units:
+            held.units.popleft()
+            held.num_units_out += 1
+            if held.num_units_out > held.request.skip_units:
+                payload = {"unit": held.num_units_out}
+        finished = not held.units and not held.is_open
+        return OutputRow(held.request.request_id, payload, finished=finished)
+
+    @staticmethod
+    def _chunk_row(held: HeldRequest) -> OutputRow:
+        num_samples = 0
+        if held.units:
+            skipped = min(max(held.request.skip_samples - held.position, 0), CHUNK)
+            num_samples = CHUNK - skipped
+            held.chunks_of_unit += 1
+            if held.chunks_of_unit == held.units[0]:
+                held.units.popleft()
+                held.units_done += 1
+                held.done_sample += held.chunks_of_unit * CHUNK
+                held.chunks_of_unit = 0
+        end = max(held.position, held.request.skip_samples)
+        return OutputRow(
+            held.request.request_id,
+            {"audio": num_samples} if num_samples else None,
+            start_sample=end - num_samples,
+            num_samples=num_samples,
+            units_done=held.units_done,
+            done_sample=held.done_sample,
+            finished=not held.units and not held.is_open,
+        )
+
+
+@dataclass(slots=True)
+class Caller:
+    """What the caller of one request has seen."""
+
+    num_units: int
+    is_closed: bool
+    num_samples: int = 0
+    num_consumed: int = 0
+    terminals: list[OutputMessage | ErrorMessage] = field(default_factory=list)
+    acks: list[str] = field(default_factory=list)
+    reads: bool = True
+
+    @property
+    def expected_samples(self) -> int:
+        return self.num_units * CHUNKS_PER_UNIT * CHUNK
+
+
+class Simulation:
+    """Drives the core. ``now`` moves only when told to."""
+
+    def __init__(
+        self, pipeline: PipelineConfig | None = None, config: EngineConfig | None = None
+    ) -> None:
+        self.config = config or EngineConfig()
+        self.core = OrchestratorCore(pipeline or two_stages(), self.config)
+        self.now = 0.0
+        self.replicas: dict[str, FakeReplica] = {}
+        self.callers: dict[str, Caller] = {}
+        self.answered_aborts: list[int] = []
+        self.starts_fail = False
+        self._num_aborts = 0
+        self.carry_out(self.core.start(self.now))
+
+    # --- what a caller does ----------------------------------------------------------------------
+
+    def add(self, request_id: str, num_units: int = 2, **options: Any) -> None:
+        resumable = options.pop("resumable", False)
+        self.callers[request_id] = Caller(num_units, is_closed=not resumable)
+        prompt = {"num_units": num_units}
+        submission = StageSubmissionMessage(
+            type="add_request",
+            request_id=request_id,
+            prompt=prompt,
+            original_prompt=prompt,
+            sampling_params_list=[SamplingParams(), SamplingParams()],
+            final_stage_id=options.pop("final_stage_id", 1),
+            final_output_stage_ids=options.pop("final_output_stage_ids", [1]),
+            resumable=resumable,
+            **options,
+        )
+        self.submit(submission)
+
+    def update(self, request_id: str, num_units: int, *, final: bool) -> None:
+        caller = self.callers[request_id]
+        caller.num_units += num_units
+        caller.is_closed = final
+        prompt = {"num_units": num_units}
+        self.submit(
+            StageSubmissionMessage(
+                type="streaming_update",
+                request_id=request_id,
+                prompt=prompt,
+                original_prompt=prompt,
+                sampling_params_list=[],
+                final_stage_id=1,
+                final_output_stage_ids=[1],
+                resumable=not final,
+            )
+        )
+
+    def interact(self, request_id: str, kind: str, event_id: str = "e") -> None:
+        self.submit(InteractionMessage(request_id, event_id, kind))
+
+    def abort(self, *request_ids: str) -> int:
+        self._num_aborts += 1
+        self.submit(AbortMessage(list(request_ids), self._num_aborts))
+        return self._num_aborts
+
+    def consume(self, request_id: str) -> None:
+        caller = self.callers[request_id]
+        if caller.num_consumed != caller.num_samples:
+            caller.num_consumed = caller.num_samples
+            self.submit(ConsumedMessage(request_id, caller.num_consumed))
+
+    def submit(self, message: ToOrchestrator) -> None:
+        self.carry_out(self.core.handle(message, self.now))
+
+    # --- what replicas do ------------------------------------------------------------------------
+
+    def say_hello(self, replica_id: str) -> None:
+        replica = self.replicas[replica_id]
+        hello = Hello(replica_id, replica.stage_id, 1, PRINT)
+        self.carry_out(self.core.handle_replica(replica_id, hello, self.now))
+
+    def start_all(self) -> None:
+        for replica_id in list(self.replicas):
+            self.say_hello(replica_id)
+
+    def kill(self, replica_id: str) -> None:
+        del self.replicas[replica_id]
+        exited = self.core.replica_exited(replica_id, "was killed by SIGKILL", self.now)
+        self.carry_out(exited)
+
+    def receive(self, replica_id: str) -> None:
+        """Let a replica take all messages that wait for it, and answer."""
+        replica = self.replicas[replica_id]
+        while replica.control or replica.data:
+            replica.receive_control()
+            replica.receive_data()
+        self._answer(replica)
+
+    def step(self, replica_id: str, request_id: str, *, drop_payload: bool = False) -> None:
+        replica = self.replicas[replica_id]
+        output = replica.step(request_id, drop_payload=drop_payload)
+        self.carry_out(self.core.handle_replica(replica_id, output, self.now))
+
+    def fail_request(self, replica_id: str, request_id: str) -> None:
+        self.replicas[replica_id].requests.pop(request_id, None)
+        error = StageError(request_id, "stage_failed", "the stage failed at this request")
+        self.carry_out(self.core.handle_replica(replica_id, error, self.now))
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        self.carry_out(self.core.tick(self.now))
+
+    def run(self, max_rounds: int = 10_000) -> None:
+        """Let replicas work and callers read until nothing more happens."""
+        for _ in range(max_rounds):
+            if not self.turn():
+                return
+        raise AssertionError("the simulation does not come to rest")
+
+    def turn(self) -> bool:
+        """One round of everything that can happen now; whether something did."""
+        busy = False
+        for replica_id in list(self.replicas):
+            replica = self.replicas.get(replica_id)
+            if replica is None or replica.is_hung:
+                continue
+            busy |= bool(replica.control or replica.data or replica.answers)
+            self.receive(replica_id)
+            for request_id in replica.runnable():
+                if replica_id in self.replicas and request_id in replica.requests:
+                    busy = True
+                    self.step(replica_id, request_id)
+        for request_id, caller in self.callers.items():
+            if caller.reads and not caller.terminals:
+                self.consume(request_id)
+        return busy
+
+    def settle(self) -> None:
+        """Bring every request to its end: close, read, restart, then check that nothing is left."""
+        for request_id, caller in self.callers.items():
+            caller.reads = True
+            if not caller.terminals:
+                self.interact(request_id, "resume")
+                if not caller.is_closed:
+                    self.update(request_id, 0, final=True)
+        for replica in self.replicas.values():
+            replica.is_hung = False
+        for _ in range(100):
+            for replica_id in list(self.replicas):
+                self.say_hello(replica_id)
+            self.run()
+            if all(caller.terminals for caller in self.callers.values()):
+                break
+            self.advance(1.0)
+        self.run()
+        self.check()
+        for request_id, caller in self.callers.items():
+            assert len(caller.terminals) == 1, f"{request_id}: {caller.terminals}"
+        self.core.check_integrity()
+        assert sorted(self.answered_aborts) == list(range(1, self._num_aborts + 1))
+        assert not any(replica.requests for replica in self.replicas.values())
+
+    # --- effects and invariants ------------------------------------------------------------------
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Deliver(message):
+                    self._deliver(message)
+                case SendData(replica_id, message):
+                    self.replicas[replica_id].data.append(message)
+                case SendControl(replica_id, message):
+                    self.replicas[replica_id].control.append(message)
+                case AnswerAbort(message):
+                    self.answered_aborts.append(message.abort_id)
+                case StartReplica(stage_id, replica_id, _):
+                    self.replicas[replica_id] = FakeReplica(replica_id, stage_id)
+                case KillReplica(replica_id):
+                    self.replicas.pop(replica_id, None)
+        self.check()
+
+    def check(self) -> None:
+        for request_id, caller in self.callers.items():
+            assert len(caller.terminals) <= 1, f"{request_id} ended twice"
+
+    def _deliver(self, message: OutputMessage | ErrorMessage | AckMessage) -> None:
+        caller = self.callers[message.request_id]
+        assert not caller.terminals, f"{message.request_id}: output after its end"
+        match message:
+            case AckMessage():
+                caller.acks.append(message.event_id)
+            case ErrorMessage() if not message.fatal:
+                caller.acks.append(f"error:{message.event_id}")
+            case ErrorMessage():
+                caller.terminals.append(message)
+            case OutputMessage():
+                self._take_output(caller, message)
+
+    @staticmethod
+    def _take_output(caller: Caller, message: OutputMessage) -> None:
+        if message.stage_id == 1 and message.payload is not None:
+            assert message.start_sample == caller.num_samples, "a gap or an overlap was delivered"
+            caller.num_samples += message.num_samples
+        if message.finished:
+            caller.terminals.append(message)
+            if message.stage_id == 1:
+                assert caller.num_samples == caller.expected_samples, "ended short"
+
+    def _answer(self, replica: FakeReplica) -> None:
+        answers, replica.answers = replica.answers, []
+        for message in answers:
+            effects = self.core.handle_replica(replica.replica_id, message, self.now)
+            self.carry_out(effects)

@@ -1,0 +1,357 @@
+"""The orchestrator's core, scenario by scenario."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.messages import DrainMessage, ErrorMessage, OutputMessage, ScaleMessage
+from tests.engine.orchestrator.simulation import (
+    CHUNK,
+    CHUNKS_PER_UNIT,
+    SAMPLE_RATE,
+    Simulation,
+    two_stages,
+)
+
+UNIT = CHUNK * CHUNKS_PER_UNIT
+
+
+def started(**options: object) -> Simulation:
+    simulation = Simulation(**options)  # type: ignore[arg-type]
+    simulation.start_all()
+    return simulation
+
+
+def stage_replicas(simulation: Simulation, stage_id: int) -> list[str]:
+    return [rid for rid, r in simulation.replicas.items() if r.stage_id == stage_id]
+
+
+def error_code(simulation: Simulation, request_id: str) -> str:
+    (terminal,) = simulation.callers[request_id].terminals
+    assert isinstance(terminal, ErrorMessage)
+    return terminal.code
+
+
+def test_a_request_passes_all_stages_and_ends_once() -> None:
+    simulation = started()
+    simulation.add("a", 3)
+    simulation.run()
+    (terminal,) = simulation.callers["a"].terminals
+    assert isinstance(terminal, OutputMessage)
+    assert simulation.callers["a"].num_samples == 3 * UNIT
+    simulation.settle()
+
+
+def test_a_request_before_the_first_replica_is_ready_waits_for_it() -> None:
+    simulation = Simulation()
+    simulation.add("a")
+    simulation.run()
+    assert not simulation.callers["a"].terminals
+    simulation.start_all()
+    simulation.run()
+    assert simulation.callers["a"].terminals
+    simulation.settle()
+
+
+def test_outputs_of_an_earlier_stage_are_delivered_when_asked_for() -> None:
+    simulation = started()
+    simulation.add("a", 2, final_stage_id=0, final_output_stage_ids=[0])
+    simulation.run()
+    (terminal,) = simulation.callers["a"].terminals
+    assert isinstance(terminal, OutputMessage)
+    assert terminal.stage_id == 0
+    simulation.core.check_integrity()
+
+
+def test_a_request_with_two_output_stages_ends_when_both_have() -> None:
+    simulation = started()
+    simulation.add("a", 2, final_output_stage_ids=[0, 1])
+    simulation.run()
+    (terminal,) = simulation.callers["a"].terminals
+    assert isinstance(terminal, OutputMessage)
+    assert terminal.stage_id == 1
+    simulation.settle()
+
+
+def test_requests_beyond_max_running_wait_by_priority() -> None:
+    simulation = started(config=EngineConfig(max_running=1))
+    simulation.add("first")
+    simulation.add("later", priority=1)
+    simulation.add("sooner", priority=0)
+    assert simulation.core.num_running == 1
+    order = []
+    for _ in range(200):
+        simulation.turn()
+        order += [r for r, c in simulation.callers.items() if c.terminals and r not in order]
+    assert order == ["first", "sooner", "later"]
+    simulation.settle()
+
+
+def test_least_loaded_spreads_requests_over_replicas() -> None:
+    simulation = started(pipeline=two_stages(num_replicas=2))
+    for number in range(4):
+        simulation.add(f"r{number}")
+    pool = simulation.core.pools[0]
+    assert [len(r.bound) for r in pool.replicas.values()] == [2, 2]
+    simulation.settle()
+
+
+def test_data_parallel_rank_pins_the_replica() -> None:
+    simulation = started(pipeline=two_stages(num_replicas=2))
+    for number in range(3):
+        simulation.add(f"r{number}", data_parallel_rank=1)
+    ranks = {r.rank: len(r.bound) for r in simulation.core.pools[0].replicas.values()}
+    assert ranks == {0: 0, 1: 3}
+    simulation.settle()
+
+
+def test_an_abort_is_answered_when_every_stage_has_let_go() -> None:
+    simulation = started()
+    simulation.add("a", 5)
+    for _ in range(3):
+        simulation.turn()
+    abort_id = simulation.abort("a")
+    assert error_code(simulation, "a") == "aborted"
+    assert abort_id not in simulation.answered_aborts
+    simulation.run()
+    assert abort_id in simulation.answered_aborts
+    simulation.settle()
+
+
+def test_an_abort_of_unknown_ids_is_answered_at_once() -> None:
+    simulation = started()
+    assert simulation.abort("nobody") in simulation.answered_aborts
+
+
+def test_an_id_may_be_used_again_while_the_old_request_is_still_being_let_go() -> None:
+    simulation = started()
+    simulation.add("a", 5)
+    simulation.turn()
+    simulation.abort("a")
+    simulation.add("a", 2)
+    simulation.run()
+    assert simulation.callers["a"].num_samples == 2 * UNIT
+    simulation.settle()
+
+
+def test_a_client_that_does_not_read_pauses_its_request_and_no_other() -> None:
+    config = EngineConfig(max_buffered_audio_s=2 * UNIT / SAMPLE_RATE)
+    simulation = started(config=config)
+    simulation.add("slow", 20)
+    simulation.add("fast", 20)
+    simulation.callers["slow"].reads = False
+    simulation.run()
+    slow, fast = simulation.callers["slow"], simulation.callers["fast"]
+    assert fast.terminals
+    assert not slow.terminals
+    assert 2 * UNIT <= slow.num_samples <= 2 * UNIT + CHUNK
+    simulation.settle()
+    assert slow.num_samples == 20 * UNIT
+
+
+def test_a_paused_request_holds_its_units_back_in_the_stage_before() -> None:
+    config = EngineConfig(max_buffered_audio_s=CHUNK / SAMPLE_RATE)
+    simulation = started(config=config)
+    simulation.add("slow", 100)
+    simulation.callers["slow"].reads = False
+    simulation.run()
+    held = sum(
+        len(r.requests["slow"].units) for r in simulation.replicas.values() if r.stage_id == 1
+    )
+    limit = simulation.core.pipeline.stages[1].max_pending_units
+    assert held <= limit + 1
+    simulation.settle()
+
+
+def test_a_killed_replica_is_replaced_and_its_requests_lose_and_repeat_nothing() -> None:
+    simulation = started()
+    simulation.add("a", 4)
+    while simulation.callers["a"].num_samples < 5 * CHUNK:
+        simulation.turn()
+    simulation.kill(stage_replicas(simulation, 1)[0])
+    assert not simulation.core.is_ready
+    simulation.settle()
+    assert simulation.callers["a"].num_samples == 4 * UNIT
+    assert simulation.core.counters.num_replays == 1
+
+
+@pytest.mark.parametrize("stage_id", [0, 1])
+def test_a_spare_replica_takes_over_at_once(stage_id: int) -> None:
+    simulation = started(pipeline=two_stages(num_replicas=2))
+    simulation.add("a", 6)
+    for _ in range(3):
+        simulation.turn()
+    bound = simulation.core.pools[stage_id].replica_of("a")
+    assert bound is not None
+    simulation.kill(bound.replica_id)
+    simulation.run()
+    assert simulation.callers["a"].num_samples == 6 * UNIT
+    simulation.settle()
+
+
+def test_a_request_that_kills_its_replica_twice_fails_alone() -> None:
+    simulation = started()
+    simulation.add("poison")
+    for _ in range(2):
+        (replica_id,) = stage_replicas(simulation, 0)
+        simulation.say_hello(replica_id)
+        simulation.kill(replica_id)
+        simulation.advance(1.0)
+    simulation.add("good")
+    simulation.start_all()
+    simulation.run()
+    assert error_code(simulation, "poison") == "stage_failed"
+    assert simulation.callers["good"].num_samples == 2 * UNIT
+    simulation.settle()
+
+
+def test_a_silent_replica_is_evicted_after_the_heartbeat_timeout() -> None:
+    simulation = started(pipeline=two_stages(num_replicas=2))
+    simulation.add("a", 6)
+    simulation.turn()
+    bound = simulation.core.pools[0].replica_of("a")
+    assert bound is not None
+    simulation.replicas[bound.replica_id].is_hung = True
+    for _ in range(30):
+        simulation.advance(1.0)
+        simulation.run()
+    assert bound.replica_id not in simulation.core.pools[0].replicas
+    assert simulation.callers["a"].num_samples == 6 * UNIT
+    simulation.settle()
+
+
+def test_a_clock_that_jumps_evicts_nobody() -> None:
+    simulation = started()
+    simulation.advance(1.0)
+    simulation.run()
+    simulation.advance(3600.0)
+    assert simulation.core.is_ready
+
+
+def test_a_dropped_payload_is_replayed_not_skipped() -> None:
+    simulation = started()
+    simulation.add("a", 2)
+    simulation.turn()
+    (chunks,) = stage_replicas(simulation, 1)
+    simulation.receive(chunks)
+    simulation.step(chunks, "a", drop_payload=True)
+    simulation.settle()
+    assert simulation.callers["a"].num_samples == 2 * UNIT
+
+
+def test_a_payload_dropped_at_the_end_does_not_end_the_request_short() -> None:
+    simulation = started()
+    simulation.add("a", 1)
+    while simulation.callers["a"].num_samples < UNIT - CHUNK:
+        simulation.turn()
+    (chunks,) = stage_replicas(simulation, 1)
+    if "a" in simulation.replicas[chunks].requests:
+        simulation.step(chunks, "a", drop_payload=True)
+    simulation.settle()
+    assert simulation.callers["a"].num_samples == UNIT
+
+
+def test_a_stage_error_fails_its_request_alone() -> None:
+    simulation = started()
+    simulation.add("bad", 4)
+    simulation.add("good", 4)
+    simulation.turn()
+    simulation.fail_request(stage_replicas(simulation, 1)[0], "bad")
+    simulation.run()
+    assert error_code(simulation, "bad") == "stage_failed"
+    assert simulation.callers["good"].num_samples == 4 * UNIT
+    simulation.settle()
+
+
+def test_a_deadline_fails_a_request_wherever_it_is() -> None:
+    simulation = Simulation()
+    simulation.add("a", deadline=5.0)
+    simulation.advance(4.0)
+    assert not simulation.callers["a"].terminals
+    simulation.advance(2.0)
+    assert error_code(simulation, "a") == "deadline_exceeded"
+    simulation.settle()
+
+
+def test_a_stage_without_replica_fails_its_requests_after_its_deadline() -> None:
+    simulation = started(pipeline=two_stages(replica_deadline_s=5.0))
+    simulation.kill(stage_replicas(simulation, 0)[0])
+    simulation.add("a")
+    simulation.advance(4.0)
+    assert not simulation.callers["a"].terminals
+    simulation.advance(2.0)
+    assert error_code(simulation, "a") == "unavailable"
+
+
+def test_a_stage_that_never_was_ready_is_given_up_at_its_first_failure() -> None:
+    simulation = Simulation()
+    simulation.kill(stage_replicas(simulation, 0)[0])
+    simulation.advance(60.0)
+    assert "units" in (simulation.core.failure or "")
+    assert stage_replicas(simulation, 0) == []
+
+
+def test_a_stage_that_keeps_failing_is_given_up_after_max_restarts() -> None:
+    simulation = started(config=EngineConfig(max_restarts=3))
+    for _ in range(10):
+        for replica_id in stage_replicas(simulation, 0):
+            simulation.kill(replica_id)
+        simulation.advance(40.0)
+    assert simulation.core.failure is not None
+    assert simulation.core.supervisor.health[0].num_restarts == 3
+
+
+def test_draining_ends_what_is_left_at_its_deadline() -> None:
+    simulation = started()
+    simulation.add("a", 50)
+    simulation.turn()
+    simulation.submit(DrainMessage(deadline=10.0))
+    assert not simulation.core.is_ready
+    simulation.advance(5.0)
+    assert not simulation.callers["a"].terminals
+    simulation.advance(6.0)
+    assert error_code(simulation, "a") == "unavailable"
+    simulation.settle()
+
+
+def test_scaling_down_drains_and_scaling_up_starts() -> None:
+    simulation = started(pipeline=two_stages(num_replicas=2))
+    simulation.add("a", 4)
+    simulation.turn()
+    simulation.submit(ScaleMessage(0, 1))
+    simulation.submit(ScaleMessage(1, 3))
+    assert len(stage_replicas(simulation, 1)) == 3
+    simulation.settle()
+    assert len(stage_replicas(simulation, 0)) == 1
+    assert simulation.callers["a"].num_samples == 4 * UNIT
+
+
+def test_a_resumable_request_takes_segments_until_it_is_closed() -> None:
+    simulation = started()
+    simulation.add("a", 1, resumable=True)
+    simulation.run()
+    assert simulation.callers["a"].num_samples == UNIT
+    simulation.update("a", 2, final=False)
+    simulation.run()
+    assert not simulation.callers["a"].terminals
+    simulation.update("a", 0, final=True)
+    simulation.run()
+    assert simulation.callers["a"].num_samples == 3 * UNIT
+    simulation.settle()
+
+
+def test_pause_and_resume_are_acknowledged_and_act() -> None:
+    simulation = started()
+    simulation.add("a", 4)
+    simulation.turn()
+    simulation.interact("a", "pause", "p1")
+    simulation.run()
+    before = simulation.callers["a"].num_samples
+    simulation.run()
+    assert simulation.callers["a"].num_samples == before < 4 * UNIT
+    simulation.interact("a", "resume", "p2")
+    simulation.run()
+    assert simulation.callers["a"].num_samples == 4 * UNIT
+    assert simulation.callers["a"].acks == ["p1", "p2"]
+    simulation.settle()
