@@ -65,10 +65,10 @@ LETTER_A = "eigh"
 def read_addresses(draft: Draft, notices: Notices) -> None:
     """Spell out the separators of addresses, file names and paths."""
     text = draft.text
-    if "@" in text:
-        draft.sub(_EMAIL, lambda m: _say(m.group(1)) + " at " + _say_host(m.group(2)))
     if "://" in text or "www." in text.lower():
         draft.sub(_URL, lambda m: _read_url(m, notices))
+    if "@" in text:
+        draft.sub(_EMAIL, lambda m: _say(m.group(1)) + " at " + _say_host(m.group(2)))
     if _INNER_DOT.search(text):
         draft.sub(_DOMAIN, lambda m: _read_url(m, notices))
         draft.sub(_FILE, _read_file)

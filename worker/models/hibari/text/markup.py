@@ -11,10 +11,10 @@ _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]
 # A tag's name touches the bracket; what follows is attributes with values, or the name is known.
 # "a <b and c> d" stays text. Every repeat is bounded, so a "<" costs constant time.
 _NAMES = (
-    "a|abbr|article|audio|b|blockquote|body|br|button|center|code|dd|details|div|dl|dt|em|font|"
-    "footer|form|h[1-6]|head|header|hr|html|i|iframe|img|input|label|li|link|main|mark|meta|nav|"
-    "ol|option|p|pre|s|section|select|small|source|span|strong|sub|summary|sup|svg|table|tbody|"
-    "td|th|thead|title|tr|u|ul|video|script|style|speak|break|prosody|emphasis|phoneme|say-as|voice"
+    "abbr|article|audio|blockquote|body|br|button|center|code|dd|details|div|dl|dt|em|font|"
+    "footer|form|h[1-6]|head|header|hr|html|iframe|img|input|label|li|link|main|mark|meta|nav|"
+    "ol|option|pre|section|select|small|source|span|strong|sub|summary|sup|svg|table|tbody|"
+    "td|th|thead|title|tr|ul|video|script|style|speak|break|prosody|emphasis|phoneme|say-as|voice"
 )
 _TAG = re.compile(
     rf"</?(?:{_NAMES})(?=[\s/>])[^<>]{{0,2000}}>"
@@ -36,7 +36,7 @@ _BLOCKS = _words(
 )
 _PAUSES = frozenset(("td", "th", "break"))
 _UNSPOKEN = re.compile(r"<!--|<(script|style)\b", re.IGNORECASE)
-_AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^\s<>]{1,2000})>", re.IGNORECASE)
+_AUTOLINK = re.compile(r"<((?:https?://|mailto:|[\w.+-]{1,64}@)[^\s<>]{1,2000})>", re.IGNORECASE)
 
 
 def unescape_entities(draft: Draft) -> None:

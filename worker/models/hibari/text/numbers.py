@@ -45,6 +45,10 @@ _DATE_DOTTED = re.compile(r"(?<![\w.])(\d{1,2})\.(\d{1,2})\.(\d{4})(?![\w]|\.\d)
 _VERSION = re.compile(
     r"(?<![\w.])([vV]?)(\d{1,9}(?:\.\d{1,9}){2,6})(?=[^\w.]|\.\W|\.?$|[a-z])", re.MULTILINE
 )
+_DOTTED_THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3}){2,}")
+_LISTED = re.compile(r"(?<![\d.,])\d+(?:,\d+)++(?![\d])")
+_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+")
+_MINUS = re.compile(r"(?<=\d) ?- ?(?=\d+(?:\.\d+)? ?=)")
 _V_NUMBER = re.compile(r"(?<![\w.])[vV](?=\d)")
 _YEAR_LIKE = re.compile(r"(?<![\w.,:/$-])(\d{4})(?![\w,:/-]|\.\d)(?=(\s(?:[a-z]+))?)")
 _YEAR_BEFORE = re.compile(
@@ -104,7 +108,9 @@ def read_numbers(draft: Draft, notices: Notices) -> None:
     draft.sub(_TIME_RANGE, lambda m: m.group(1) + " to ")
     draft.sub(_MONEY, _read_money, CURRENCIES)
     draft.sub(_MONEY_AFTER, _read_money_after, CURRENCIES)
-    draft.sub(_RANGE, " to ")
+    draft.sub(_RANGE, " to ", "–")
+    draft.sub(_MINUS, " minus ", "=")
+    draft.sub(_LISTED, _read_list, ",")
     _read_measures(draft)
     draft.sub(_YEAR_LIKE, _read_four_digits)
 
@@ -114,7 +120,7 @@ def _read_codes(draft: Draft) -> None:
     draft.sub(_PHONE, _read_phone)
     draft.sub(_INTERNATIONAL, lambda m: "plus " + _spell_groups(re.split(r"[ .-]", m.group(1))))
     draft.sub(_DATE_DOTTED, _read_dotted_date)
-    draft.sub(_VERSION, lambda m: ("v " if m.group(1) else "") + m.group(2).replace(".", " dot "))
+    draft.sub(_VERSION, _read_version)
     draft.sub(_V_NUMBER, "version ")
     draft.sub(_ALWAYS, "24 7")
     draft.sub(_NUMBER_SIGN, "number ")
@@ -177,6 +183,19 @@ def _read_dotted_date(match: re.Match[str]) -> str | None:
     if not (1 <= int(day) <= 31 and 1 <= int(month) <= 12):
         return None
     return f"{year}-{int(month):02d}-{int(day):02d}"
+
+
+def _read_version(match: re.Match[str]) -> str:
+    """Dots said between the parts; "1.000.000" is how half the world writes a million."""
+    letter, parts = match.groups()
+    if not letter and _DOTTED_THOUSANDS.fullmatch(parts):
+        return parts.replace(".", ",")
+    return ("v " if letter else "") + parts.replace(".", " dot ")
+
+
+def _read_list(match: re.Match[str]) -> str | None:
+    """Numbers joined by commas that are no thousands: "1,2,3" is three of them."""
+    return None if _THOUSANDS.fullmatch(match.group()) else match.group().replace(",", ", ")
 
 
 def _read_money(match: re.Match[str]) -> str:
