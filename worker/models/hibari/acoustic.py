@@ -35,8 +35,8 @@ FloatArray = npt.NDArray[np.float32]
 GRAIN_FRAMES = 8
 """Frames go into the decoder in multiples of this, so that no call is made for one or two."""
 
-BLOCK_FRAMES = 48
-"""Most frames in one call of the decoder: the activations of more do not fit a 2 MB cache."""
+BLOCK_FRAMES = 96
+"""Most frames in one call of the decoder: its widest activations still fit a 2 MB cache."""
 
 
 class Code2Wav:

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from worker.models.hibari.decoder_graph import (
     Quantisers,
     build_decoder,
-    build_text_features,
+    build_front,
 )
-from worker.models.hibari.graphs import KERNEL, PITCH_SCALE, DecoderWeights, VoiceGraph
+from worker.models.hibari.graphs import KERNEL, PITCH_SCALE, VoiceGraph
 from worker.models.hibari.sessions import open_session
 
 FloatArray = npt.NDArray[np.float32]
@@ -32,7 +32,7 @@ class Spectra:
     magnitude: FloatArray
     """[m, 1803]: harmonic, noise and free branch, 601 bins each."""
     harmonic_phase: FloatArray
-    """[m, 601] radians"""
+    """[m, 601] half turns, -1 to 1"""
     free_phase: FloatArray
     """[m, 601] radians"""
 
@@ -53,9 +53,8 @@ class Decoder:
     """The decoder of one voice."""
 
     def __init__(self, voice: VoiceGraph, quantisers: Quantisers | None) -> None:
-        self._text = open_session(build_text_features(voice))
+        self._front = open_session(build_front(voice))
         self._session = open_session(build_decoder(voice.decoder, quantisers))
-        self._input = _ProsodyInput(voice.decoder)
         self.num_layers = len(voice.decoder.blocks)
         self.num_channels = voice.decoder.input_bias.size
 
@@ -70,8 +69,9 @@ class Decoder:
             f0: [F] Hz, F = 2 * sum(durations).
             energy: [F].
         """
-        (taps,) = self._text.run(["taps"], {"ids": ids[None]})
-        return DecoderInput(_tap_rows(durations), self._input(f0, energy), taps)
+        feed = {"ids": ids[None], "curves": _curves(f0, energy)}
+        taps, prosody = self._front.run(["taps", "prosody"], feed)
+        return DecoderInput(_tap_rows(durations), prosody, taps)
 
     def start_state(self) -> FloatArray:
         """State at the beginning of a sentence."""
@@ -100,21 +100,13 @@ class Decoder:
         return Spectra(magnitude, harmonic_phase, free_phase), state
 
 
-class _ProsodyInput:
-    """The share of pitch and energy in the first convolution."""
-
-    def __init__(self, weights: DecoderWeights) -> None:
-        tail = weights.input_weight[:, -2:]
-        self._weight = np.ascontiguousarray(tail.transpose(1, 2, 0).reshape(2 * KERNEL, -1))
-        self._bias = weights.input_bias
-
-    def __call__(self, f0: FloatArray, energy: FloatArray) -> FloatArray:
-        pitch = np.log1p(np.maximum(f0, 0)) / np.float32(PITCH_SCALE)
-        curves = np.stack([pitch, energy / np.float32(PITCH_SCALE)])
-        padded = np.pad(curves, ((0, 0), (HALF_KERNEL, HALF_KERNEL)))
-        windows = np.lib.stride_tricks.sliding_window_view(padded, KERNEL, axis=1)
-        rows = windows.transpose(1, 0, 2).reshape(f0.size, 2 * KERNEL)
-        return np.asarray(rows @ self._weight + self._bias, np.float32)
+def _curves(f0: FloatArray, energy: FloatArray) -> FloatArray:
+    """Pitch and energy as the decoder reads them, seven taps of each per frame: [F, 14]."""
+    pitch = np.log1p(np.maximum(f0, 0))
+    padded = np.pad(np.stack([pitch, energy]), ((0, 0), (HALF_KERNEL, HALF_KERNEL)))
+    padded /= np.float32(PITCH_SCALE)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, KERNEL, axis=1)
+    return windows.transpose(1, 0, 2).reshape(f0.size, 2 * KERNEL)
 
 
 def _tap_rows(durations: npt.NDArray[np.int32]) -> IntArray:

@@ -79,8 +79,8 @@ class _Builder:
         graph = helper.make_graph(
             self.nodes,
             "part",
-            [helper.make_tensor_value_info(name, *form) for name, form in inputs.items()],
-            [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+            [_tensor(name, *form) for name, form in inputs.items()],
+            [_tensor(name, TensorProto.FLOAT, None) for name in outputs],
             self.tensors,
         )
         model = helper.make_model(graph, opset_imports=OPSETS, ir_version=IR_VERSION)
@@ -103,7 +103,7 @@ def build_decoder(
         state float32 [layers, s, 1, C]  (s = 3 zeros at first, then the state returned)
         end float32 [1, e, 1, C]         (e = 0, or 3 zeros with the last frames)
         -> magnitude float32 [m, 1803]   exp of the clipped log magnitudes: harmonic, noise, free
-           harmonic_phase, free_phase float32 [m, 601] radians
+           harmonic_phase float32 [m, 601] half turns, free_phase float32 [m, 601] radians
            next_state float32 [layers, 6, 1, C]
     """
     build = _Builder()
@@ -130,27 +130,43 @@ def build_decoder(
     )
 
 
-def build_text_features(voice: VoiceGraph) -> bytes:
-    """The decoder's text encoder, extended to the products of its features with the taps.
+def build_front(voice: VoiceGraph) -> bytes:
+    """What the decoder needs once per sentence, as a serialised ONNX model.
 
-    Maps ``ids`` int64 [1, L] to ``taps`` float32 [7 * L + 1, C]: row ``7 * phoneme + tap``, and a
-    last row of zeros for the frames beyond the sentence's ends.
+    Maps ``ids`` int64 [1, L] and ``curves`` float32 [F, 14] to
+
+    - ``taps`` float32 [7 * L + 1, C]: the products of the text features with the taps of the first
+      convolution, row ``7 * phoneme + tap``, and a last row of zeros for beyond the sentence;
+    - ``prosody`` float32 [F, C]: the products of the curves (seven taps of pitch, then of energy),
+      with the convolution's bias.
     """
     model = voice.cut(["ids"], {voice.seams.text: TensorProto.FLOAT})
-    weight = voice.decoder.input_weight[:, :-2]
-    channels, num_features, _ = weight.shape
     build = _Builder()
-    rows = build.node("Transpose", voice.seams.text, perm=[0, 2, 1])
-    products = build.node(
-        "MatMul", rows, build.constant(weight.transpose(1, 2, 0).reshape(num_features, -1))
-    )
-    flat = build.node("Reshape", products, build.constant([-1, channels], np.int64))
-    build.node("Concat", flat, build.constant(np.zeros((1, channels))), output="taps", axis=0)
-    model.graph.node.extend(build.nodes)
-    model.graph.initializer.extend(build.tensors)
-    del model.graph.output[:]
-    model.graph.output.append(helper.make_tensor_value_info("taps", TensorProto.FLOAT, None))
+    _add_taps(build, voice.seams.text, voice.decoder.input_weight[:, :-2])
+    tail = voice.decoder.input_weight[:, -2:]
+    weight = build.constant(tail.transpose(1, 2, 0).reshape(2 * KERNEL, -1))
+    bias = build.constant(voice.decoder.input_bias)
+    build.node("Gemm", "curves", weight, bias, output="prosody")
+    graph = model.graph
+    graph.node.extend(build.nodes)
+    graph.initializer.extend(build.tensors)
+    graph.input.append(_tensor("curves", TensorProto.FLOAT, ["F", 2 * KERNEL]))
+    del graph.output[:]
+    graph.output.extend(_tensor(name, TensorProto.FLOAT, None) for name in ("taps", "prosody"))
     return bytes(model.SerializeToString())
+
+
+def _tensor(name: str, kind: int, shape: list[Any] | None) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def _add_taps(build: _Builder, text: str, weight: npt.NDArray[np.float32]) -> None:
+    channels, num_features, _ = weight.shape
+    rows = build.node("Transpose", text, perm=[0, 2, 1])
+    table = build.constant(weight.transpose(1, 2, 0).reshape(num_features, -1))
+    shape = build.constant([-1, channels], np.int64)
+    flat = build.node("Reshape", build.node("MatMul", rows, table), shape)
+    build.node("Concat", flat, build.constant(np.zeros((1, channels))), output="taps", axis=0)
 
 
 def _input_layer(build: _Builder, weights: DecoderWeights) -> str:
@@ -250,10 +266,10 @@ def _head(build: _Builder, weights: DecoderWeights, x: str, quantisers: Quantise
     )
     part = _head_part(weights.head, np.r_[lh, ln, lr])
     logs = _linear(build, part, y, quantisers)
-    clipped = build.node("Min", logs, build.constant(MAX_LOG_MAGNITUDE))
+    clipped = build.node("Clip", logs, "", build.constant(MAX_LOG_MAGNITUDE))
     build.node("Exp", clipped, output="magnitude")
-    turn = build.node("Tanh", _linear(build, _head_part(weights.head, np.r_[theta]), y, quantisers))
-    build.node("Mul", turn, build.constant(np.pi), output="harmonic_phase")
+    turn = _linear(build, _head_part(weights.head, np.r_[theta]), y, quantisers)
+    build.node("Tanh", turn, output="harmonic_phase")
     free = _linear(build, _head_part(weights.head, np.r_[phi]), y, quantisers)
     build.node("Identity", free, output="free_phase")
 

@@ -52,12 +52,14 @@ _WINDOW = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(N_FFT) / N_FFT)).astype(np.f
 _WINDOW_SUM = np.float32(1.5)
 """Sum of the squared Hann windows that overlap in a sample."""
 _SYNTHESIS_WINDOW = _WINDOW / _WINDOW_SUM
-# A unit cosine has magnitude 1 in the pulses' STFT when the window is divided by n_fft / 4; the
-# transform below leaves out a factor of n_fft / 4, so that only the plain window is left.
-_ANALYSIS_WINDOW = np.ascontiguousarray(_WINDOW[1:_HALF])
+# A unit cosine has magnitude 1 in the pulses' STFT when the window is divided by n_fft / 4. The
+# factor n_fft / 4 which the transform in _hartley leaves out cancels that, but for sqrt(1 / 2).
+_ANALYSIS_WINDOW = np.ascontiguousarray(_WINDOW[1:_HALF] * np.float32(np.sqrt(0.5) * 2))
+_ANALYSIS_PEAK = np.float32(np.sqrt(0.5) * 4)
 
-_BLEND = (((np.arange(HOP) + 0.5) / HOP - 0.5) % 1.0).astype(np.float32)
+_LATER = (((np.arange(HOP) + 0.5) / HOP - 0.5) % 1.0).astype(np.float32)
 """Weight of the later of the two frames between which a sample of a hop lies."""
+_EARLIER = 1 - _LATER
 
 
 @functools.cache
@@ -113,8 +115,9 @@ class PulseTrain:
         clipped = np.maximum(f0, np.float32(VOICED_HZ))
         phase = self._accumulate(clipped)
         pulses = np.zeros_like(f0)
-        rows = np.flatnonzero(self.voiced[start:stop])
-        if rows.size:
+        voiced = np.flatnonzero(self.voiced[start:stop])
+        if voiced.size:
+            rows = slice(voiced[0], voiced[-1] + 1)
             pulses[rows] = _harmonic_sum(f0[rows], clipped[rows], phase[rows])
         return pulses
 
@@ -122,10 +125,10 @@ class PulseTrain:
         f0, half = self._f0, HOP // 2
         out = np.empty((stop - start, HOP), np.float32)
         before, here, after = (f0[start + k : stop + k, None] for k in range(3))
-        np.multiply(before, 1 - _BLEND[:half], out=out[:, :half])
-        out[:, :half] += here * _BLEND[:half]
-        np.multiply(here, 1 - _BLEND[half:], out=out[:, half:])
-        out[:, half:] += after * _BLEND[half:]
+        np.multiply(before, _EARLIER[:half], out=out[:, :half])
+        out[:, :half] += here * _LATER[:half]
+        np.multiply(here, _EARLIER[half:], out=out[:, half:])
+        out[:, half:] += after * _LATER[half:]
         return out
 
     def _accumulate(self, f0: FloatArray) -> DoubleArray:
@@ -159,29 +162,23 @@ def _harmonic_sum(f0: FloatArray, clipped: FloatArray, phase: DoubleArray) -> Fl
     return pulses
 
 
-def _real_transform(windows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Hann-windowed STFT rows [n, 1200] -> real and imaginary parts [n, 601].
+def _hartley(windows: FloatArray) -> FloatArray:
+    """Rows [n, 1200] -> ``Re X[k] + Im X[k]`` of the Hann-windowed STFT X, times sqrt(2).
 
-    numpy's inverse real transform is about four times as fast as its forward one here, so the
-    forward one is made from it: with the even part of x as real and the odd part as imaginary
-    spectrum, the inverse transform returns ``Re X[k] + Im X[k]`` (a Hartley transform), of which
-    ``k`` and ``1200 - k`` together give both parts.
+    numpy's inverse real transform is about four times as fast as its forward one, so the forward
+    one is made from it: with the even part of x as the real and the odd part as the imaginary
+    spectrum it returns the Hartley transform, of which k and 1200 - k hold both parts of X[k].
     """
     early, late = windows[:, 1:_HALF], windows[:, :_HALF:-1]
-    folded = np.empty((windows.shape[0], NUM_BINS), np.complex64)
+    num_rows = windows.shape[0]
+    folded = np.empty((num_rows, NUM_BINS), np.complex64)
     part = early + late
     np.multiply(part, _ANALYSIS_WINDOW, out=folded.real[:, 1:_HALF])
     np.subtract(early, late, out=part)
     np.multiply(part, _ANALYSIS_WINDOW, out=folded.imag[:, 1:_HALF])
     folded[:, 0] = 0
-    folded[:, _HALF] = 2 * windows[:, _HALF]
-    hartley = np.fft.irfft(folded, n=N_FFT, axis=1)
-    mirrored = np.empty((windows.shape[0], NUM_BINS), np.float32)
-    mirrored[:, 0] = hartley[:, 0]
-    mirrored[:, 1:] = hartley[:, : _HALF - 1 : -1]
-    real = hartley[:, :NUM_BINS] + mirrored
-    imaginary = np.subtract(hartley[:, :NUM_BINS], mirrored, out=mirrored)
-    return real, imaginary
+    folded[:, _HALF] = windows[:, _HALF] * _ANALYSIS_PEAK
+    return np.fft.irfft(folded, n=N_FFT, axis=1)
 
 
 class _Excitation:
@@ -226,12 +223,12 @@ class _Excitation:
             mirrored = self._samples[-2 : -2 - HOP : -1]
             self._samples = np.concatenate((self._samples, mirrored))
 
-    def transform(self, start: int, stop: int) -> tuple[FloatArray, FloatArray]:
-        """Real and imaginary parts [n, 601] of frames that ``advance`` made ready."""
+    def transform(self, start: int, stop: int) -> FloatArray:
+        """``_hartley`` [n, 1200] of frames that ``advance`` made ready."""
         first = (start - LOOKAHEAD - self._first_hop) * HOP
         last = first + (stop - start - 1) * HOP + N_FFT
         windows = np.lib.stride_tricks.sliding_window_view(self._samples[first:last], N_FFT)
-        return _real_transform(windows[::HOP])
+        return _hartley(windows[::HOP])
 
 
 class VocoderStream:
@@ -283,9 +280,8 @@ class VocoderStream:
         for first, last in self._excitation.runs(start, stop):
             rows = slice(first - start, last - start)
             pulses = self._excitation.transform(first, last)
-            a, b = _rotate(pulses, harmonic[rows], spectra.harmonic_phase[rows])
-            real[rows] += a
-            imaginary[rows] += b
+            phase = spectra.harmonic_phase[rows] * np.float32(np.pi)
+            _add_filtered(pulses, harmonic[rows], phase, real[rows], imaginary[rows])
         random = _noise_windows()[self._offsets[start:stop]]
         bins = np.empty(real.shape, np.complex64)
         for part, plane, z in (
@@ -299,7 +295,8 @@ class VocoderStream:
     def _overlap(self, frames: FloatArray, start: int, stop: int) -> FloatArray:
         """Overlap-add of the frames before ``stop``, always in the same order."""
         if stop == self._num_frames:
-            frames = np.concatenate((frames, np.zeros((LOOKAHEAD, N_FFT), np.float32)))
+            beyond = np.zeros((LOOKAHEAD, N_FFT), np.float32)
+            frames = np.concatenate((frames, beyond))
         hops = frames.reshape(-1, OVERLAP, HOP)
         num_hops = hops.shape[0] - OVERLAP + 1
         total = hops[3:, 0] + hops[2:-1, 1]
@@ -312,20 +309,32 @@ class VocoderStream:
         return total[first:].reshape(-1)
 
 
-def _rotate(
-    pulses: tuple[FloatArray, FloatArray], magnitude: FloatArray, phase: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Real and imaginary parts of ``pulses * magnitude * exp(i phase)``."""
-    real, imaginary = pulses
-    cosine, sine = np.cos(phase), np.sin(phase)
+def _add_filtered(
+    hartley: FloatArray,
+    magnitude: FloatArray,
+    phase: FloatArray,
+    real: FloatArray,
+    imaginary: FloatArray,
+) -> None:
+    """Add ``X * magnitude * exp(i phase)`` to the parts, X given by its Hartley transform H.
+
+    With a = phase + pi / 4 the product is, times sqrt(2),
+    ``H[k] cos a + H[-k] sin a + i (H[k] sin a - H[-k] cos a)``.
+    """
+    phase += np.float32(np.pi / 4)
+    cosine, sine = np.cos(phase), np.sin(phase, out=phase)
     cosine *= magnitude
     sine *= magnitude
-    a = real * cosine
-    a -= imaginary * sine
-    real *= sine
-    imaginary *= cosine
-    imaginary += real
-    return a, imaginary
+    here = hartley[:, :NUM_BINS]
+    mirrored = np.empty_like(cosine)
+    mirrored[:, 0] = hartley[:, 0]
+    mirrored[:, 1:] = hartley[:, : _HALF - 1 : -1]
+    real += here * cosine
+    imaginary += here * sine
+    sine *= mirrored
+    cosine *= mirrored
+    real += sine
+    imaginary -= cosine
 
 
 def _edge_gain(row: int, num_frames: int) -> FloatArray:
