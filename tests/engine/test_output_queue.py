@@ -1,0 +1,74 @@
+"""The queue between the orchestrator's thread and a caller's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from engine.messages import AckMessage, ErrorMessage, OutputMessage
+from engine.output_queue import OutputQueue, is_terminal
+
+
+def chunk(number: int, num_samples: int = 10) -> OutputMessage:
+    return OutputMessage("r", 0, {}, number * num_samples, num_samples)
+
+
+def test_messages_of_another_thread_arrive_in_order() -> None:
+    queue = OutputQueue(1000, lambda _: None)
+
+    def put_all() -> None:
+        for number in range(500):
+            queue.put(chunk(number))
+
+    async def read() -> list[int]:
+        thread = threading.Thread(target=put_all)
+        thread.start()
+        starts = []
+        for _ in range(500):
+            message = await queue.get()
+            assert isinstance(message, OutputMessage)
+            starts.append(message.start_sample)
+        thread.join()
+        return starts
+
+    assert asyncio.run(read()) == [i * 10 for i in range(500)]
+
+
+def test_what_was_put_before_anyone_waits_is_kept() -> None:
+    queue = OutputQueue(1000, lambda _: None)
+    queue.put(chunk(0))
+    assert asyncio.run(queue.get()) == chunk(0)
+
+
+def test_consumption_is_reported_each_time_enough_was_read() -> None:
+    reports: list[int] = []
+    queue = OutputQueue(30, reports.append)
+    for number in range(7):
+        queue.put(chunk(number))
+
+    async def read() -> None:
+        for _ in range(7):
+            await queue.get()
+
+    asyncio.run(read())
+    assert reports == [30, 60]
+
+
+def test_a_reader_whose_loop_was_closed_does_not_disturb_the_writer() -> None:
+    queue = OutputQueue(1000, lambda _: None)
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(queue.get())
+    loop.run_until_complete(asyncio.sleep(0))
+    task.cancel()
+    loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+    loop.close()
+    queue.put(chunk(0))
+    assert asyncio.run(queue.get()) == chunk(0)
+
+
+def test_only_the_last_output_and_fatal_errors_are_terminal() -> None:
+    assert is_terminal(OutputMessage("r", 0, finished=True))
+    assert is_terminal(ErrorMessage("r", "x", "y"))
+    assert not is_terminal(ErrorMessage("r", "x", "y", fatal=False))
+    assert not is_terminal(AckMessage("r", "e", "pause"))
+    assert not is_terminal(chunk(0))
