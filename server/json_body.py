@@ -73,6 +73,8 @@ def decode_object(data: bytes) -> dict[str, Any]:
 
 def validate(data: dict[str, Any], kind: type[Model]) -> Model:
     """``data`` as a ``kind``. The error is about the first field that is wrong."""
+    for name in kind.model_fields:
+        _check_unicode(name, data.get(name))
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -97,11 +99,21 @@ def _field_error(
             param=param,
             code="missing_required_parameter",
         )
-    if problem == "string_unicode":
-        return InvalidRequestError(
-            f"{param} must be well-formed Unicode, but holds a lone surrogate", param=param
-        )
     return InvalidRequestError(f"{param} must be {allowed}, got {quoted(value)}", param=param)
+
+
+def _check_unicode(name: str, value: object) -> None:
+    """JSON can carry half of a surrogate pair, which is no text and cannot be sent on."""
+    if not isinstance(value, str):
+        return
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(
+            f"{name} must be well-formed Unicode, but holds a lone surrogate at character "
+            f"{error.start}",
+            param=name,
+        ) from error
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -6,11 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
-from server.audio.formats import AudioFormat
+from server.audio.formats import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE, AudioFormat
 from server.json_body import RequestModel
 
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
-MIN_SAMPLE_RATE, MAX_SAMPLE_RATE = 8000, 48000
 # OpenAI's limit for instructions; the input has none of its own.
 MAX_INSTRUCTIONS_CHARS = 4096
 # The longest registered language tags are shorter.

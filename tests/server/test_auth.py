@@ -1,0 +1,52 @@
+"""Who may pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.errors import AuthenticationError
+from server.auth import OPEN_PATHS, ApiKeys, presented_key
+
+
+def scope(path: str = "/v1/audio/speech", kind: str = "http", **headers: str) -> dict[str, Any]:
+    raw = [(k.replace("_", "-").encode(), v.encode("latin-1")) for k, v in headers.items()]
+    return {"type": kind, "method": "GET", "path": path, "headers": raw}
+
+
+@pytest.mark.parametrize("value", [None, "Bearer ", "Bearer anything", "Basic x", "garbage"])
+def test_without_keys_everyone_passes(value: str | None) -> None:
+    headers = {} if value is None else {"authorization": value}
+
+    ApiKeys(()).check(scope(**headers))
+
+
+@pytest.mark.parametrize("key", ["one", "two", "schlüssel"])
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER  "])
+def test_each_key_opens(key: str, scheme: str) -> None:
+    authorization = f"{scheme} {key}".encode().decode("latin-1")
+
+    ApiKeys(("one", "two", "schlüssel")).check(scope(authorization=authorization))
+
+
+@pytest.mark.parametrize("path", sorted(OPEN_PATHS))
+def test_probes_pages_and_lists_are_open_to_readers_only(path: str) -> None:
+    keys = ApiKeys(("one",))
+
+    keys.check(scope(path))
+    with pytest.raises(AuthenticationError):
+        keys.check(scope(path) | {"method": "POST"})
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/metrics", "/health/", "/healthy", "/v1/none"])
+def test_nothing_else_is_open(path: str) -> None:
+    with pytest.raises(AuthenticationError):
+        ApiKeys(("one",)).check(scope(path))
+
+
+def test_a_browsers_websocket_may_bring_its_key_as_a_subprotocol() -> None:
+    protocols = "realtime, openai-insecure-api-key.one"
+
+    assert presented_key(scope(kind="websocket", sec_websocket_protocol=protocols)) == b"one"
+    assert presented_key(scope(kind="http", sec_websocket_protocol=protocols)) is None
