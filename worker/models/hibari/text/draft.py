@@ -103,7 +103,7 @@ class Draft:
 def _substitutions(matches: Iterator[re.Match[str]], replacement: Replacement) -> Iterator[Edit]:
     for match in matches:
         new = replacement if isinstance(replacement, str) else replacement(match)
-        if new is not None:
+        if new is not None and new != match.group():  # an unchanged character keeps its own origin
             yield match.start(), match.end(), new
 
 
