@@ -1,0 +1,73 @@
+# Every target makes and uses its own virtual environment, .venv.
+#
+#   PYTHON           the Python (3.11 or newer) that .venv is made with
+#   PORT, ARGS       the port of `make serve`, and further arguments of voxloom or the benchmarks
+#   TORCH_INDEX_URL  a package index with CPU builds of torch, for `make dev` (CONTRIBUTING.md)
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+IMAGE ?= voxloom
+BUILDER ?= $(shell command -v docker || command -v podman || command -v buildah || echo docker)
+TYPED := $(sort $(dir $(wildcard $(addsuffix /*.py,server engine worker tests benchmarks examples))))
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help install dev serve check test bench image clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make install  install voxloom into .venv"
+	@echo "make serve    install, then serve speech (PORT=9000, ARGS='--host 0.0.0.0')"
+	@echo "make dev      install what the checks and tests need, too"
+	@echo "make check    linter, formatter, types, layers"
+	@echo "make test     check, then run every test; no group may be empty, none skipped"
+	@echo "make bench    measure (ARGS chooses what)"
+	@echo "make image    build the container image $(IMAGE)"
+	@echo "make clean    remove .venv and all caches"
+
+install: $(VENV)/installed
+
+dev: $(VENV)/dev-installed
+
+serve: install
+	$(BIN)/voxloom serve $(ARGS)
+
+check: dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(TYPED)
+	$(BIN)/python -m pytest -q tests/test_layers.py
+
+test: check
+	$(BIN)/python -m pytest -p tests.marker_report --durations=10
+
+bench: dev
+	$(BIN)/python -m benchmarks $(ARGS)
+
+image:
+	$(BUILDER) build -t $(IMAGE) .
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# The stamps are older than pyproject.toml when what it asks for may have changed.
+$(VENV)/installed: pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --editable .
+	@touch $@
+
+$(VENV)/dev-installed: pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet $(addprefix --extra-index-url ,$(TORCH_INDEX_URL)) --editable '.[dev]'
+	@touch $@ $(VENV)/installed
+
+# Debian splits ensurepip off Python (python3-venv); there, a pip of that Python fills the .venv.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "voxloom needs Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then \
+		$(PYTHON) -m venv $(VENV); \
+	elif $(PYTHON) -m pip --version >/dev/null 2>&1; then \
+		$(PYTHON) -m venv --without-pip $(VENV) && \
+		$(PYTHON) -m pip --python $(BIN)/python install --quiet pip; \
+	else \
+		echo "$(PYTHON) has neither ensurepip nor pip: install Debian's python3-venv" >&2; exit 1; \
+	fi
