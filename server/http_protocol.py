@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from engine.errors import InvalidRequestError
@@ -39,7 +37,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
             b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         )
-        assert isinstance(self.transport, asyncio.Transport)
         self.transport.write(head + body)
         self.transport.close()
 

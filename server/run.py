@@ -18,7 +18,9 @@ from server.settings import Settings
 log = logging.getLogger("voxloom.server")
 
 # After the drain deadline the engine has failed what was left; this is for those last bytes.
-_LAST_BYTES_S = 5
+_LAST_BYTES_S = 3
+# A burst of connections may be this long before clients see a refusal; Linux caps it at somaxconn.
+_BACKLOG = 2048
 
 
 class SpeechServer(uvicorn.Server):
@@ -56,11 +58,27 @@ class SpeechServer(uvicorn.Server):
 
 
 def serve(app: FastAPI, settings: Settings) -> str | None:
-    """Serve until a signal; the reason if the server stopped by itself."""
+    """Serve until a signal; the reason if the server stopped by itself.
+
+    Raises ``OSError`` if the address cannot be listened on; nothing has been started then.
+    """
+    listener = listen(settings.server.host, settings.server.port)
+    host, port = listener.getsockname()[:2]
+    log.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
     server = SpeechServer(uvicorn_config(app, settings), app.state.life)
-    log.info("listening on http://%s:%d", settings.server.host, settings.server.port)
-    server.run()
-    return server.failure if server.started else "the server could not listen"
+    server.run([listener])
+    return server.failure
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one, ``::`` listens for IPv4 too."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server(
+            (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=host == "::"
+        )
+    except OSError as error:
+        raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
 
 
 def uvicorn_config(app: FastAPI, settings: Settings) -> uvicorn.Config:

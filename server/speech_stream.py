@@ -186,7 +186,13 @@ class SpeechResponse(Response):
         """Before the first byte the handlers answer; after it the stream ends visibly."""
         if not sender.is_started:
             raise error
-        log.error("%s failed in mid-stream", context.request_id, exc_info=error)
+        is_expected = isinstance(error, VoxloomError | TimeoutError)
+        log.error(
+            "%s failed in mid-stream: %s",
+            context.request_id,
+            error or "its client reads nothing",
+            exc_info=None if is_expected else error,
+        )
         context.outcome = "broken"
         if self._plan.delivery is not Delivery.EVENTS or sender.is_stalled:
             raise StreamBrokenError from error

@@ -6,8 +6,8 @@ abort when the generator is closed.
 
 from __future__ import annotations
 
-import asyncio
 import math
+import threading
 from array import array
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
@@ -75,7 +75,7 @@ class FakeEngine:
         self.calls: list[dict[str, Any]] = []
         self.num_open = 0
         self.num_aborted = 0
-        self.closed = asyncio.Event()
+        self.draining = threading.Event()
         self.is_ready = False
 
     def start(self) -> None:
@@ -87,6 +87,7 @@ class FakeEngine:
     async def shutdown(self, drain_timeout_s: float | None = None) -> None:
         self.admission.close()
         self.is_ready = False
+        self.draining.set()
 
     def readiness(self) -> dict[str, Any]:
         stages = {
@@ -128,7 +129,6 @@ class FakeEngine:
             self.num_open -= 1
             self.num_aborted += not is_done
             ticket.release()
-            self.closed.set()
 
     async def _outputs(
         self, request_id: str, num_chars: int
