@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from worker.models.hibari.calibrate import load_quantisers
+from worker.models.hibari.calibrate import load_reach
 from worker.models.hibari.decoder import Decoder, DecoderStream
 from worker.models.hibari.graphs import VoiceGraph, read_voice
 from worker.models.hibari.prosody_net import MIN_IDS, ProsodyFrames, ProsodyNet, bundled_voice
@@ -43,7 +43,7 @@ class Code2Wav:
     """Makes samples from prosody. Thread-safe: its streams may be stepped on different threads."""
 
     def __init__(self, voice: VoiceGraph) -> None:
-        self._decoder = Decoder(voice, load_quantisers(voice))
+        self._decoder = Decoder(voice, load_reach(voice))
         load_noise()
 
     @classmethod

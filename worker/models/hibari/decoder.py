@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from worker.models.hibari.decoder_graph import (
-    Quantisers,
     build_decoder,
     build_front,
 )
 from worker.models.hibari.graphs import KERNEL, PITCH_SCALE, VoiceGraph
+from worker.models.hibari.quantise import Reach
 from worker.models.hibari.sessions import open_session
 
 FloatArray = npt.NDArray[np.float32]
@@ -52,9 +52,9 @@ class DecoderInput:
 class Decoder:
     """The decoder of one voice."""
 
-    def __init__(self, voice: VoiceGraph, quantisers: Quantisers | None) -> None:
+    def __init__(self, voice: VoiceGraph, reach: Reach | None) -> None:
         self._front = open_session(build_front(voice))
-        self._session = open_session(build_decoder(voice.decoder, quantisers))
+        self._session = open_session(build_decoder(voice.decoder, reach))
         self.num_layers = len(voice.decoder.blocks)
         self.num_channels = voice.decoder.input_bias.size
 

@@ -5,8 +5,8 @@ Differences from the graph in the voice file, none of which changes what it comp
 - Each convolution takes the frames before its input as state and returns the last ones, so that no
   frame is computed twice. A state of three zero frames says that the sentence begins here, an
   ``end`` of three that it ends here: every layer is padded where the whole sentence has it.
-- Activations are quantised with constant scales. The voice file takes a scale from each tensor's
-  range, which makes a frame depend on the frames that share its call.
+- Activations are quantised with constant scales (see ``quantise.py``). The voice file takes a scale
+  from each tensor's range, which makes a frame depend on the frames that share its call.
 - Frames are rows throughout: without the transposes, every node but the convolutions works row by
   row, and a row's bits do not depend on how many rows there are.
 - The layer scale is folded into the scales of the product before it.
@@ -34,6 +34,15 @@ from worker.models.hibari.graphs import (
     Norm,
     VoiceGraph,
 )
+from worker.models.hibari.quantise import (
+    Quantiser,
+    Reach,
+    equalised_weight,
+    gelu_quantiser,
+    norm_quantiser,
+)
+
+FloatArray = npt.NDArray[np.float32]
 
 OPSETS = (helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1))
 IR_VERSION = 8
@@ -44,18 +53,6 @@ MAX_LOG_MAGNITUDE = 7.0
 
 NUM_MAGNITUDES = 3
 """Log magnitudes per bin: harmonic, noise, free branch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Quantiser:
-    """uint8 quantisation of one activation tensor: ``clip(round(x / scale) + zero, 0, 255)``."""
-
-    scale: float
-    zero: int
-
-
-Quantisers = dict[str, Quantiser]
-"""By the tensor's name in the voice file."""
 
 
 @dataclass(slots=True)
@@ -87,15 +84,14 @@ class _Builder:
         return bytes(model.SerializeToString())
 
 
-def build_decoder(
-    weights: DecoderWeights, quantisers: Quantisers | None, *, probe: bool = False
-) -> bytes:
+def build_decoder(weights: DecoderWeights, reach: Reach | None, *, probe: bool = False) -> bytes:
     """The streaming decoder as a serialised ONNX model.
 
     Args:
         weights: the voice's decoder.
-        quantisers: one per activation; ``None`` builds the decoder in float32.
-        probe: also output every tensor that a quantiser is for, under its name in the voice file.
+        reach: of every activation; ``None`` builds the decoder in float32.
+        probe: also output every activation that would be quantised, under its name in the voice
+            file; only without ``reach``, which changes them.
 
     The model maps, for n frames pushed and m frames that come out::
 
@@ -113,10 +109,10 @@ def build_decoder(
     x = _input_layer(build, weights)
     carried: list[str] = []
     for state, block in zip(states, weights.blocks, strict=True):
-        x, last = _block(build, block, x, state, quantisers)
+        x, last = _block(build, block, x, state, reach)
         carried.append(last)
     build.node("Concat", *carried, output="next_state", axis=0)
-    _head(build, weights, x, quantisers)
+    _head(build, weights, x, reach)
     outputs = ["magnitude", "harmonic_phase", "free_phase", "next_state"]
     return build.model(
         {
@@ -178,7 +174,7 @@ def _input_layer(build: _Builder, weights: DecoderWeights) -> str:
 
 
 def _block(
-    build: _Builder, block: Block, x: str, state: str, quantisers: Quantisers | None
+    build: _Builder, block: Block, x: str, state: str, reach: Reach | None
 ) -> tuple[str, str]:
     """One block on rows [1, n, 1, C]; returns its output and its new state."""
     half = KERNEL // 2
@@ -189,21 +185,53 @@ def _block(
     skip = build.node(
         "Slice", padded, build.constant([half], np.int64), build.constant([-half], np.int64), axis
     )
-    columns = build.node("Transpose", padded, perm=[0, 3, 1, 2])
+    y = _depthwise(build, block, padded)
+    y = _norm_and_product(build, block.norm, y, block.norm_output, block.expand, reach)
+    y = build.node("Gelu", y, domain="com.microsoft", output=block.gelu_output)
+    return build.node("Add", skip, _contract(build, block, y, reach)), carried
+
+
+def _depthwise(build: _Builder, block: Block, rows: str) -> str:
+    """The transposes are free: onnxruntime merges them into the change to its blocked layout."""
     convolved = build.node(
         "Conv",
-        columns,
+        build.node("Transpose", rows, perm=[0, 3, 1, 2]),
         build.constant(block.conv_weight[..., None]),
         build.constant(block.conv_bias),
         group=block.conv_bias.size,
         kernel_shape=[KERNEL, 1],
     )
-    rows = build.node("Transpose", convolved, perm=[0, 2, 3, 1])
-    y = _norm(build, block.norm, rows, block.norm_output)
-    y = _linear(build, block.expand, y, quantisers)
-    y = build.node("Gelu", y, domain="com.microsoft", output=block.gelu_output)
-    y = _linear(build, block.contract, y, quantisers, block.gamma)
-    return build.node("Add", skip, y), carried
+    return build.node("Transpose", convolved, perm=[0, 2, 3, 1])
+
+
+def _contract(build: _Builder, block: Block, x: str, reach: Reach | None) -> str:
+    """``gamma * (x @ weight + bias)``"""
+    if reach is None:
+        return _float_product(build, block.contract, x, block.gamma)
+    quantiser = gelu_quantiser(reach[block.gelu_output])
+    divided = build.node("Mul", x, build.constant(1 / quantiser.divisors))
+    quantised = _quantise(build, divided, quantiser)
+    return _int8_product(build, block.contract, quantised, quantiser, block.gamma)
+
+
+def _norm_and_product(
+    build: _Builder, norm: Norm, x: str, name: str, linear: Linear, reach: Reach | None
+) -> str:
+    """``norm(x) @ weight + bias``; ``name`` is the norm's result."""
+    return _normed_products(build, norm, x, name, [linear], reach)[0]
+
+
+def _normed_products(
+    build: _Builder, norm: Norm, x: str, name: str, linears: list[Linear], reach: Reach | None
+) -> list[str]:
+    """Several products of one layer norm."""
+    if reach is None:
+        y = _norm(build, norm, x, name)
+        return [_float_product(build, linear, y) for linear in linears]
+    quantiser = norm_quantiser(reach[name])
+    divided = Norm(norm.weight / quantiser.divisors, norm.bias / quantiser.divisors, norm.epsilon)
+    quantised = _quantise(build, _norm(build, divided, x, name), quantiser)
+    return [_int8_product(build, linear, quantised, quantiser) for linear in linears]
 
 
 def _norm(build: _Builder, norm: Norm, x: str, output: str) -> str:
@@ -213,20 +241,11 @@ def _norm(build: _Builder, norm: Norm, x: str, output: str) -> str:
     )
 
 
-def _linear(
-    build: _Builder,
-    linear: Linear,
-    x: str,
-    quantisers: Quantisers | None,
-    gain: npt.NDArray[np.float32] | None = None,
-) -> str:
-    """``gain * (x @ weight * scale + bias)``, int8 where the tensor ``x`` has a quantiser."""
-    gains = np.ones(linear.bias.size, np.float32) if gain is None else gain
-    bias = build.constant(linear.bias * gains)
-    if quantisers is None:
-        weight = linear.weight * (np.float32(linear.scale) * gains)
-        return build.node("Add", build.node("MatMul", x, build.constant(weight)), bias)
-    return _int8_product(build, linear, _quantise(build, x, quantisers[x]), gains, bias)
+def _float_product(build: _Builder, linear: Linear, x: str, gains: FloatArray | None = None) -> str:
+    scale = np.float32(linear.scale) * (1 if gains is None else gains)
+    bias = linear.bias if gains is None else linear.bias * gains
+    product = build.node("MatMul", x, build.constant(linear.weight * scale))
+    return build.node("Add", product, build.constant(bias))
 
 
 def _quantise(build: _Builder, x: str, quantiser: Quantiser) -> tuple[str, str, str]:
@@ -240,39 +259,40 @@ def _int8_product(
     build: _Builder,
     linear: Linear,
     quantised: tuple[str, str, str],
-    gains: npt.NDArray[np.float32],
-    bias: str,
+    quantiser: Quantiser,
+    gains: FloatArray | None = None,
 ) -> str:
+    factors = np.ones(linear.bias.size, np.float32) if gains is None else gains
+    weight = equalised_weight(linear, factors, quantiser)
     q, scale, zero = quantised
     return build.node(
         "MatMulIntegerToFloat",
         q,
-        build.constant(linear.weight, np.int8),
+        build.constant(weight.values, np.int8),
         scale,
-        build.constant(gains * np.float32(linear.scale)),
+        build.constant(weight.scales),
         zero,
         "",
-        bias,
+        build.constant(linear.bias * factors),
         domain="com.microsoft",
     )
 
 
-def _head(build: _Builder, weights: DecoderWeights, x: str, quantisers: Quantisers | None) -> None:
+def _head(build: _Builder, weights: DecoderWeights, x: str, reach: Reach | None) -> None:
     shape = build.constant([-1, weights.input_bias.size], np.int64)
     rows = build.node("Reshape", x, shape)
-    y = _norm(build, weights.norm, rows, weights.norm_output)
     lh, theta, ln, lr, phi = (
         slice(first, first + NUM_BINS) for first in range(0, 5 * NUM_BINS, NUM_BINS)
     )
-    part = _head_part(weights.head, np.r_[lh, ln, lr])
-    logs = _linear(build, part, y, quantisers)
+    parts = [_columns(weights.head, np.r_[each]) for each in ((lh, ln, lr), theta, phi)]
+    logs, turn, free = _normed_products(
+        build, weights.norm, rows, weights.norm_output, parts, reach
+    )
     clipped = build.node("Clip", logs, "", build.constant(MAX_LOG_MAGNITUDE))
     build.node("Exp", clipped, output="magnitude")
-    turn = _linear(build, _head_part(weights.head, np.r_[theta]), y, quantisers)
     build.node("Tanh", turn, output="harmonic_phase")
-    free = _linear(build, _head_part(weights.head, np.r_[phi]), y, quantisers)
     build.node("Identity", free, output="free_phase")
 
 
-def _head_part(head: Linear, columns: npt.NDArray[np.intp]) -> Linear:
+def _columns(head: Linear, columns: npt.NDArray[np.intp]) -> Linear:
     return Linear(head.weight[:, columns], head.scale, head.bias[columns])

@@ -79,17 +79,21 @@ def load_noise() -> None:
     _noise_windows()
 
 
-def noise_offsets(seed: int, num_frames: int) -> IntArray:
+def noise(seed: int, num_frames: int) -> FloatArray:
+    """The noise of a sentence's frames: [F, 1202], 601 real parts and 601 imaginary ones."""
+    return _noise_windows()[_noise_offsets(seed, num_frames)]
+
+
+def _noise_offsets(seed: int, num_frames: int) -> IntArray:
     """Where in the table the noise of each frame begins: SplitMix64 of seed and frame index.
 
     Constants: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
     """
     frames = np.arange(1, num_frames + 1, dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        z = np.uint64(seed % (1 << 64)) + frames * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z ^= z >> np.uint64(31)
+    z = np.uint64(seed % (1 << 64)) + frames * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
     return (z % np.uint64(NOISE_TABLE_SIZE - 2 * NUM_BINS + 1)).astype(np.int64)
 
 
@@ -248,7 +252,7 @@ class VocoderStream:
         self._num_frames = f0.size
         self._skip = skip_frames
         self._excitation = _Excitation(f0)
-        self._offsets = noise_offsets(seed, f0.size)
+        self._offsets = _noise_offsets(seed, f0.size)
         self._position = 0
         self._tail = np.zeros((OVERLAP - 1, N_FFT), np.float32)
 
