@@ -15,15 +15,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.errors import InvalidRequestError
-from engine.messages import Prompt, SamplingParams, StageSubmissionMessage
-from engine.pipeline import PipelineConfig, PromptTransform, load_object
+import msgspec
+
+from engine.errors import InvalidRequestError, StageFailedError
+from engine.messages import CompanionSpec, Prompt, SamplingParams, StageSubmissionMessage
+from engine.pipeline import (
+    PipelineConfig,
+    PromptExpand,
+    PromptExpansion,
+    PromptTransform,
+    load_object,
+)
 
 # Keys that only a prompt transform may set; a client's own are dropped before it runs.
 WARNINGS_KEY = "warnings"
 ARTIFACT_DIRS_KEY = "artifact_dirs"
+# Keys that the engine sets.
 REQUEST_ID_KEY = "request_id"
-RESERVED_KEYS = frozenset({WARNINGS_KEY, ARTIFACT_DIRS_KEY, REQUEST_ID_KEY})
+RESUMABLE_KEY = "resumable"
+TEXT_OFFSET_KEY = "text_offset"
+RESERVED_KEYS = frozenset(
+    {WARNINGS_KEY, ARTIFACT_DIRS_KEY, REQUEST_ID_KEY, RESUMABLE_KEY, TEXT_OFFSET_KEY}
+)
 
 # Ids travel in every message and in headers; a UUID with a prefix has about 40 characters.
 _MAX_REQUEST_ID_CHARS = 256
@@ -67,6 +80,9 @@ class InputProcessor:
     def __init__(self, pipeline: PipelineConfig) -> None:
         self._pipeline = pipeline
         self._transform: PromptTransform | None = None
+        self._expand: PromptExpand | None = None
+        if pipeline.prompt_expand_func is not None:
+            self._expand = load_object(pipeline.prompt_expand_func, "prompt_expand_func")
         if pipeline.prompt_transform_func is not None:
             key = "prompt_transform_func"
             self._transform = load_object(pipeline.prompt_transform_func, key)
@@ -80,8 +96,14 @@ class InputProcessor:
         output_ids = _check_output_stages(request.final_output_stage_ids, final_stage_id)
         sampling = self._sampling(request.sampling_params_list, final_stage_id)
         original = _clean_prompt(request.prompt, request.request_id)
-        prompt = self._transformed(original, request.request_id)
+        prompt = self._transformed(original, resumable=request.resumable)
         artifact_dirs = _pop_artifact_dirs(prompt)
+        warnings = tuple(prompt.pop(WARNINGS_KEY, ()))
+        try:
+            companions = self._companions(request, prompt, sampling)
+        except BaseException:
+            remove_artifacts(artifact_dirs)
+            raise
         submission = StageSubmissionMessage(
             type="add_request",
             request_id=request.request_id,
@@ -91,6 +113,7 @@ class InputProcessor:
             sampling_params_list=sampling,
             final_stage_id=final_stage_id,
             final_output_stage_ids=output_ids,
+            companions=companions,
             priority=request.priority,
             seed=_request_seed(sampling),
             deadline=request.deadline,
@@ -101,15 +124,68 @@ class InputProcessor:
             request_timestamp=request.arrival_time or time.time(),
             enqueue_ts=time.time(),
         )
-        return ProcessedInput(submission, tuple(prompt.pop(WARNINGS_KEY, ())), artifact_dirs)
+        return ProcessedInput(submission, warnings, artifact_dirs)
 
-    def _transformed(self, original: Prompt, request_id: str) -> Prompt:
+    def process_update(self, prompt: Prompt | str, text_offset: int) -> Prompt:
+        """One more segment of a request whose text has ``text_offset`` characters so far."""
+        if isinstance(prompt, str):
+            prompt = {"text": prompt}
+        segment = _without_reserved(prompt)
+        if not isinstance(segment.get("text"), str) or len(segment) != 1:
+            raise InvalidRequestError(
+                "a segment holds text and nothing else; an update interaction changes the voice",
+                param="prompt",
+            )
+        return segment | {TEXT_OFFSET_KEY: text_offset}
+
+    def process_voice_update(
+        self, original: Prompt, changes: dict[str, Any]
+    ) -> tuple[Prompt, Prompt]:
+        """The prompt as changed, and what the first stage is told of it."""
+        changed = original | _without_reserved(changes) | {"text": ""}
+        transformed = self._transformed(changed, resumable=True)
+        remove_artifacts(_pop_artifact_dirs(transformed))
+        for key in (WARNINGS_KEY, "text", *RESERVED_KEYS):
+            transformed.pop(key, None)
+        return changed, transformed
+
+    def _transformed(self, original: Prompt, *, resumable: bool) -> Prompt:
         """The transform's result on a copy, with the request id set before and after it."""
         prompt = copy.deepcopy(original)
+        if resumable:
+            prompt[RESUMABLE_KEY] = True
         if self._transform is not None:
             prompt = self._transform(prompt)
-        prompt[REQUEST_ID_KEY] = request_id
+        prompt[REQUEST_ID_KEY] = original[REQUEST_ID_KEY]
         return prompt
+
+    def _companions(
+        self, request: AddRequest, prompt: Prompt, sampling: Sequence[SamplingParams]
+    ) -> list[CompanionSpec]:
+        """The CFG companions of a request that goes past stage 0, all built or none."""
+        if self._expand is None or request.final_stage_id == 0:
+            return []
+        expansions = list(self._expand(copy.deepcopy(prompt), sampling[0]))
+        if not expansions:
+            return []
+        if request.resumable:
+            raise InvalidRequestError(
+                "a guided request cannot take its text in segments", param="resumable"
+            )
+        self._check_group(expansions)
+        return [_companion(request.request_id, e, sampling[0]) for e in expansions]
+
+    def _check_group(self, expansions: Sequence[PromptExpansion]) -> None:
+        stage = self._pipeline.stages[0]
+        if 1 + len(expansions) > stage.max_batch_size:
+            raise StageFailedError(
+                f"stage {stage.name!r} steps {stage.max_batch_size} requests at once, too few for "
+                f"a group of {1 + len(expansions)}"
+            )
+        for field_name in ("role", "request_id_suffix"):
+            values = [getattr(expansion, field_name) for expansion in expansions]
+            if not all(values) or len(set(values)) != len(values):
+                raise StageFailedError(f"prompt_expand_func gave empty or equal {field_name}s")
 
     def _sampling(
         self, given: Sequence[SamplingParams] | None, final_stage_id: int
@@ -155,15 +231,29 @@ def remove_artifacts(artifact_dirs: Sequence[Path]) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def _companion(
+    parent_id: str, expansion: PromptExpansion, sampling: SamplingParams
+) -> CompanionSpec:
+    request_id = parent_id + expansion.request_id_suffix
+    return CompanionSpec(
+        request_id=request_id,
+        role=expansion.role,
+        prompt=copy.deepcopy(expansion.prompt) | {REQUEST_ID_KEY: request_id},
+        sampling_params_list=[msgspec.structs.replace(sampling, **expansion.sampling_overrides)],
+    )
+
+
+def _without_reserved(prompt: Prompt) -> Prompt:
+    return {key: value for key, value in prompt.items() if key not in RESERVED_KEYS}
+
+
 def _clean_prompt(prompt: Prompt | str, request_id: str) -> Prompt:
     if isinstance(prompt, str):
         prompt = {"text": prompt}
     if not isinstance(prompt, dict):
         kind = type(prompt).__name__
         raise InvalidRequestError(f"prompt must be a text or a dict, got {kind}", param="prompt")
-    cleaned = {key: value for key, value in prompt.items() if key not in RESERVED_KEYS}
-    cleaned[REQUEST_ID_KEY] = request_id
-    return cleaned
+    return _without_reserved(prompt) | {REQUEST_ID_KEY: request_id}
 
 
 def _pop_artifact_dirs(prompt: Prompt) -> tuple[Path, ...]:

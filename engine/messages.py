@@ -83,12 +83,16 @@ class StageSubmissionMessage(_Message, tag="stage_submission"):
     enqueue_ts: float = 0.0
 
 
-InteractionKind: TypeAlias = Literal["interrupt", "flush", "pause", "resume", "update"]
 INTERACTION_KINDS: tuple[str, ...] = ("interrupt", "flush", "pause", "resume", "update")
 
 
 class InteractionMessage(_Message, tag="interaction"):
-    """A control message to a running request; ``event_id`` is repeated by its answer."""
+    """A control message to a running request; ``event_id`` is repeated by its answer.
+
+    ``interrupt`` drops what has not been sent, ``flush`` speaks what is buffered although no
+    sentence end has come, ``pause`` and ``resume`` hold the sound, ``update`` changes the voice
+    from the next segment on.
+    """
 
     request_id: str
     event_id: str
@@ -133,10 +137,15 @@ class ShutdownMessage(_Message, tag="shutdown"):
 class StageRequest(_Message, tag="stage_request"):
     """A request for one stage.
 
-    Stage 0 gets the prompt here; a later stage gets its inputs as ``StageUpdate`` units. The last
-    fields are set when a request is replayed on another replica: the stage starts at input unit
-    ``first_unit``, whose output starts at ``start_sample``, and emits nothing before
-    ``skip_samples`` (audio) or the first ``skip_units`` units (other outputs).
+    Stage 0 finds its first input in the prompt; a later stage gets all inputs as ``StageUpdate``.
+    Inputs are numbered, the prompt of stage 0 being number 0. Outputs have a position: samples for
+    audio, else the number of output units before it.
+
+    The last fields are set when a request is replayed: inputs before ``first_unit`` are done with
+    (``prompt`` then only says how to speak) and made ``start_position`` of output; of what the
+    others make, nothing before ``skip_position`` is emitted. Speech begins anew at
+    ``cut_position``: at 0, and where an interrupt cut it. The ``group_size`` requests of one
+    ``group_id`` are stepped together or not at all.
     """
 
     request_id: str
@@ -146,12 +155,13 @@ class StageRequest(_Message, tag="stage_request"):
     priority: int = 0
     resumable: bool = False
     group_id: str | None = None
+    group_size: int = 1
     role: str | None = None
     trace_headers: dict[str, str] = msgspec.field(default_factory=dict)
     first_unit: int = 0
-    start_sample: int = 0
-    skip_samples: int = 0
-    skip_units: int = 0
+    start_position: int = 0
+    skip_position: int = 0
+    cut_position: int = 0
     paused: bool = False
 
 
@@ -168,12 +178,11 @@ class StageUpdate(_Message, tag="stage_update"):
 
 
 class StageInteraction(_Message, tag="stage_interaction"):
-    """An interaction for one stage."""
+    """A flush or an update of the voice, numbered among the request's inputs."""
 
     request_id: str
-    event_id: str
+    unit: int
     kind: str
-    after_seq: int = 0
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
@@ -240,10 +249,10 @@ class ReplicaFailed(_Message, tag="replica_failed"):
 class OutputRow(msgspec.Struct, forbid_unknown_fields=True):
     """What one step did for one request.
 
-    ``payload`` is absent when the step routed nothing to the request. For audio, ``start_sample``
-    and ``num_samples`` place the payload in the request's stream. ``units_done`` is how many input
-    units are wholly turned into output so far and ``done_sample`` where the next one starts: the
-    request can be replayed from there.
+    ``payload`` is absent when the step routed nothing to the request. ``start_sample`` and
+    ``num_samples`` place the payload in the request's output, where a unit that is not audio counts
+    as one sample; a row without payload tells its position all the same. The request can be
+    replayed from input ``units_done``, whose output starts at ``done_position``.
     """
 
     request_id: str
@@ -251,7 +260,7 @@ class OutputRow(msgspec.Struct, forbid_unknown_fields=True):
     start_sample: int = 0
     num_samples: int = 0
     units_done: int = 0
-    done_sample: int = 0
+    done_position: int = 0
     finished: bool = False
 
 
@@ -265,22 +274,13 @@ class StageOutput(_Message, tag="stage_output"):
 
 
 class StageError(_Message, tag="stage_error"):
-    """One request failed in this stage; the replica goes on."""
+    """One request failed in this stage, at input ``unit`` if that is known; the replica goes on."""
 
     request_id: str
     code: str
     message: str
     param: str | None = None
-
-
-class StageAck(_Message, tag="stage_ack"):
-    """Answer of a stage to an interaction; ``error`` is set when it was refused."""
-
-    request_id: str
-    event_id: str
-    kind: str
-    result: dict[str, Any] = msgspec.field(default_factory=dict)
-    error: str | None = None
+    unit: int | None = None
 
 
 class StageReleased(_Message, tag="stage_released"):
@@ -356,9 +356,7 @@ ToReplica: TypeAlias = (
     | Ping
     | Stop
 )
-FromReplica: TypeAlias = (
-    Hello | ReplicaFailed | StageOutput | StageError | StageAck | StageReleased | Pong
-)
+FromReplica: TypeAlias = Hello | ReplicaFailed | StageOutput | StageError | StageReleased | Pong
 ToCaller: TypeAlias = OutputMessage | ErrorMessage | AckMessage
 
 # --- wire codec ----------------------------------------------------------------------------------

@@ -5,35 +5,47 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
-from engine.messages import ErrorMessage, OutputMessage, ToCaller
+from engine.messages import AckMessage, ErrorMessage, OutputMessage, ToCaller
+
+# First and last sample of a word in the request's audio, first and last character in its text.
+Word: TypeAlias = Sequence[int]
+
+# Words remembered to tell how far a listener has heard: half an hour of speech, more than a
+# player ever lags behind.
+_MAX_WORDS = 5000
 
 
 class OutputQueue:
     """Many puts from the orchestrator's thread, one reader on any event loop.
 
     The queue itself has no bound: the orchestrator pauses a request whose caller does not read
-    (``max_buffered_audio_s``), which it learns from ``report_consumed``.
+    (``max_buffered_audio_s``), which it learns from ``report_consumed``. What the reader has taken
+    counts as sent; the answer to an interrupt drops what it has not.
     """
 
-    def __init__(self, report_every: int, report_consumed: Callable[[int], None]) -> None:
+    def __init__(
+        self, sample_rate: int, report_every: int, report_consumed: Callable[[int], None]
+    ) -> None:
         self._messages: deque[ToCaller] = deque()
         self._lock = threading.Lock()
         self._waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
+        self._sample_rate = sample_rate
         self._report_every = report_every
         self._report_consumed = report_consumed
         self._num_consumed = 0
         self._num_reported = 0
-        self.is_closed = False
+        self._words: deque[Word] = deque(maxlen=_MAX_WORDS)
 
     def put(self, message: ToCaller) -> None:
         """Add a message. Called on the orchestrator's thread."""
         with self._lock:
+            if isinstance(message, AckMessage) and message.kind == "interrupt":
+                self._cut(message)
             self._messages.append(message)
             waiter, self._waiter = self._waiter, None
-            if is_terminal(message):
-                self.is_closed = True
         if waiter is not None:
             loop, future = waiter
             try:
@@ -47,21 +59,58 @@ class OutputQueue:
             with self._lock:
                 if self._messages:
                     message = self._messages.popleft()
+                    report = self._count(message)
                     break
                 loop = asyncio.get_running_loop()
                 future = loop.create_future()
                 self._waiter = (loop, future)
             await future
-        self._count(message)
+        if report is not None:
+            self._report_consumed(report)
         return message
 
-    def _count(self, message: ToCaller) -> None:
-        if not isinstance(message, OutputMessage) or message.finished:
-            return
+    def _count(self, message: ToCaller) -> int | None:
+        """Note what the reader took; how much to report, when that is due."""
+        if not isinstance(message, OutputMessage):
+            return None
         self._num_consumed += message.num_samples
-        if self._num_consumed - self._num_reported >= self._report_every:
-            self._num_reported = self._num_consumed
-            self._report_consumed(self._num_consumed)
+        if message.payload is not None:
+            self._words.extend(message.payload.get("words", ()))
+        if message.finished or self._num_consumed - self._num_reported < self._report_every:
+            return None
+        self._num_reported = self._num_consumed
+        return self._num_consumed
+
+    def _cut(self, message: AckMessage) -> None:
+        """Drop what was not sent; the answer says what was, in ms and characters of the text.
+
+        With ``played_ms`` from the client it also says what was heard.
+        """
+        played_ms = message.result.pop("played_ms", None)
+        sent = self._num_consumed
+        result: dict[str, Any] = {
+            "sent_ms": self._to_ms(sent),
+            "sent_chars": self._chars_until(sent),
+            **message.result,
+        }
+        if played_ms is not None:
+            heard = min(int(played_ms * self._sample_rate / 1000), sent)
+            result |= {"heard_ms": self._to_ms(heard), "heard_chars": self._chars_until(heard)}
+        message.result = result
+        dropped = [m for m in self._messages if isinstance(m, OutputMessage)]
+        self._messages = deque(m for m in self._messages if not isinstance(m, OutputMessage))
+        self._num_consumed += sum(m.num_samples for m in dropped)
+        self._num_reported = self._num_consumed
+
+    def _chars_until(self, sample: int) -> int:
+        """Characters of the text up to the last word that had wholly sounded by then."""
+        for _first, last_sample, _first_char, last_char in reversed(self._words):
+            if last_sample <= sample:
+                return last_char
+        return 0
+
+    def _to_ms(self, num_samples: int) -> int:
+        return round(num_samples * 1000 / self._sample_rate)
 
 
 def is_terminal(message: ToCaller) -> bool:

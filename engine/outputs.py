@@ -5,6 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.errors import error_from_code
+from engine.messages import AckMessage, ErrorMessage, ToCaller
+
+
+@dataclass(frozen=True, slots=True)
+class OmniInteractionPrompt:
+    """A control message to a running request.
+
+    ``kind``: ``interrupt`` (argument ``played_ms``: what the listener has heard), ``flush``,
+    ``pause``, ``resume``, or ``update`` (arguments: the prompt keys to change, such as ``voice``
+    and ``speed``). The answer repeats ``event_id``.
+    """
+
+    event_id: str
+    kind: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
 
 @dataclass(frozen=True, slots=True)
 class InteractionResult:
@@ -36,3 +53,33 @@ class OmniRequestOutput:
     warnings: tuple[str, ...] = ()
     interaction: InteractionResult | None = None
     queue_wait_ms: float = 0.0
+
+
+def to_output(
+    message: ToCaller, sample_rate: int, warnings: tuple[str, ...] = ()
+) -> OmniRequestOutput:
+    """What a caller gets for a message. Raises the error that a fatal one stands for."""
+    request_id = message.request_id
+    match message:
+        case ErrorMessage():
+            if message.fatal:
+                raise error_from_code(message.code, message.message, message.param)
+            answer = InteractionResult(message.event_id or "", "", error=message.message)
+            return OmniRequestOutput(request_id, 0, interaction=answer, warnings=warnings)
+        case AckMessage():
+            answer = InteractionResult(message.event_id, message.kind, message.result)
+            return OmniRequestOutput(request_id, 0, interaction=answer, warnings=warnings)
+    payload = dict(message.payload or {})
+    audio = payload.pop("audio", None)
+    return OmniRequestOutput(
+        request_id=request_id,
+        stage_id=message.stage_id,
+        audio=None if audio is None else audio.data.cast("B"),
+        start_sample=message.start_sample,
+        num_samples=message.num_samples,
+        sample_rate=sample_rate,
+        payload=payload,
+        finished=message.finished,
+        warnings=warnings,
+        queue_wait_ms=message.queue_wait_ms,
+    )

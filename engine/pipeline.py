@@ -68,6 +68,7 @@ class StageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     max_batch_size: int = 4
     steps_in_flight: int = 1
     max_pending_units: int = 4
+    forward_companions: bool = False
     start_timeout_s: float = 120.0
     replica_deadline_s: float = 30.0
     cpus: tuple[tuple[int, ...], ...] = ()

@@ -56,14 +56,16 @@ def route_step(output_type: str, batch: Sequence[str], output: StepOutput) -> Ro
 
 
 def _row(request_id: str, status: RowStatus, payload: Payload | None) -> OutputRow:
-    audio = None if payload is None else payload.get("audio")
-    num_samples = 0 if audio is None else len(audio)
+    """The row of a request; a unit that is not audio counts as one sample."""
+    size = 0
+    if payload is not None:
+        size = len(payload["audio"]) if "audio" in payload else 1
     return OutputRow(
         request_id,
         payload,
-        start_sample=status.end_sample - num_samples,
-        num_samples=num_samples,
+        start_sample=status.end_position - size,
+        num_samples=size,
         units_done=status.units_done,
-        done_sample=status.done_sample,
+        done_position=status.done_position,
         finished=status.finished,
     )

@@ -6,18 +6,26 @@ The order, best first:
 2. requests that have sent nothing yet, by priority, then in order of arrival;
 3. the others by the moment at which a player that started at the first chunk runs dry.
 
-Paused requests, requests without work and requests whose step is running are not considered.
+Paused requests, requests without work and requests whose step is running are not considered. The
+requests of a group are scheduled in one batch or not at all: a group whose members have not all
+arrived, or of which one is not considered, waits. Members that have finished are not waited for.
 Nothing here knows tensors or models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 # Ten chunks of the smallest size: a first chunk may be overtaken for long by a crowd of others,
 # but not for longer than a person notices.
 DEFAULT_MAX_WAIT_S = 0.8
+
+_Rank: TypeAlias = tuple[int, float, int]
+
+
+class GroupTooLargeError(ValueError):
+    """A group that no batch of this stage can hold."""
 
 
 @dataclass(slots=True)
@@ -26,12 +34,29 @@ class _Entry:
     priority: int
     order: int
     runnable_since: float
+    group_id: str | None = None
     is_runnable: bool = False
     is_paused: bool = False
     is_running: bool = False
     first_output_at: float | None = None
     num_samples: int = 0
     last_run_at: float = 0.0
+
+    @property
+    def can_run(self) -> bool:
+        return self.is_runnable and not self.is_paused and not self.is_running
+
+
+@dataclass(slots=True)
+class _Group:
+    size: int
+    members: dict[str, _Entry] = field(default_factory=dict)
+    num_finished: int = 0
+
+    @property
+    def can_run(self) -> bool:
+        is_whole = len(self.members) + self.num_finished == self.size
+        return is_whole and all(entry.can_run for entry in self.members.values())
 
 
 class AudioScheduler:
@@ -50,6 +75,7 @@ class AudioScheduler:
         self._sample_rate = sample_rate
         self._max_wait_s = max_wait_s
         self._entries: dict[str, _Entry] = {}
+        self._groups: dict[str, _Group] = {}
         self._num_added = 0
         self._num_steps_running = 0
 
@@ -57,14 +83,46 @@ class AudioScheduler:
     def num_requests(self) -> int:
         return len(self._entries)
 
-    def add(self, request_id: str, now: float, *, priority: int = 0, paused: bool = False) -> None:
+    def add(
+        self,
+        request_id: str,
+        now: float,
+        *,
+        priority: int = 0,
+        paused: bool = False,
+        group_id: str | None = None,
+        group_size: int = 1,
+    ) -> None:
+        """Take on a request. Raises ``GroupTooLargeError``; the request is then taken on alone."""
         self._num_added += 1
         entry = _Entry(request_id, priority, self._num_added, now, is_paused=paused)
         self._entries[request_id] = entry
+        if group_id is None:
+            return
+        if group_size > self._max_batch_size:
+            raise GroupTooLargeError(
+                f"a group of {group_size} does not fit max_batch_size {self._max_batch_size}"
+            )
+        entry.group_id = group_id
+        group = self._groups.setdefault(group_id, _Group(group_size))
+        group.members[request_id] = entry
 
     def remove(self, request_id: str) -> None:
-        """Forget a request; harmless for an unknown one."""
-        self._entries.pop(request_id, None)
+        """Forget a request; what is left of its group is not scheduled any more."""
+        self._pop(request_id)
+
+    def finish(self, request_id: str) -> None:
+        """Forget a request that has finished; its group goes on without it."""
+        entry = self._pop(request_id)
+        if entry is not None and entry.group_id in self._groups:
+            self._groups[entry.group_id].num_finished += 1
+
+    def knows(self, request_id: str) -> bool:
+        return request_id in self._entries
+
+    def is_running(self, request_id: str) -> bool:
+        entry = self._entries.get(request_id)
+        return entry is not None and entry.is_running
 
     def set_runnable(self, request_id: str, runnable: bool, now: float) -> None:
         entry = self._entries.get(request_id)
@@ -76,13 +134,6 @@ class AudioScheduler:
         if entry is not None and entry.is_paused != paused:
             entry.is_paused, entry.runnable_since = paused, now
 
-    def knows(self, request_id: str) -> bool:
-        return request_id in self._entries
-
-    def is_running(self, request_id: str) -> bool:
-        entry = self._entries.get(request_id)
-        return entry is not None and entry.is_running
-
     def schedule(self, now: float) -> list[str]:
         """The next batch, its requests marked as running; empty if there is nothing to do.
 
@@ -90,13 +141,12 @@ class AudioScheduler:
         one batch.
         """
         num_free = self._steps_in_flight - self._num_steps_running
-        if num_free <= 0:
+        units = self._units() if num_free > 0 else []
+        if not units:
             return []
-        candidates = [e for e in self._entries.values() if _can_run(e)]
-        if not candidates:
-            return []
-        size = min(self._max_batch_size, -(-len(candidates) // num_free))
-        batch = sorted(candidates, key=self._rank(now))[:size]
+        num_rows = sum(map(len, units))
+        size = min(self._max_batch_size, -(-num_rows // num_free))
+        batch = self._fill(sorted(units, key=lambda unit: self._rank(unit, now)), size)
         for entry in batch:
             entry.is_running = True
         self._num_steps_running += 1
@@ -120,15 +170,30 @@ class AudioScheduler:
             entry.first_output_at = now
         entry.num_samples += num_samples
 
-    def _rank(self, now: float) -> Callable[[_Entry], tuple[int, float, int]]:
-        def rank(entry: _Entry) -> tuple[int, float, int]:
-            if now - entry.runnable_since > self._max_wait_s:
-                return (0, entry.runnable_since, entry.order)
-            if entry.first_output_at is None:
-                return (1, entry.priority, entry.order)
-            return (2, self._runs_dry_at(entry), entry.order)
+    def _units(self) -> list[list[_Entry]]:
+        """What may be scheduled: requests without group, and whole groups."""
+        single = [[e] for e in self._entries.values() if e.group_id is None and e.can_run]
+        whole = [list(group.members.values()) for group in self._groups.values() if group.can_run]
+        return single + whole
 
-        return rank
+    def _fill(self, units: list[list[_Entry]], size: int) -> list[_Entry]:
+        """The best units that fit; the very best one always does."""
+        batch = list(units[0])
+        for unit in units[1:]:
+            if len(batch) + len(unit) <= size:
+                batch += unit
+        return batch
+
+    def _rank(self, unit: list[_Entry], now: float) -> _Rank:
+        """A group goes where its most urgent member would."""
+        return min(self._rank_entry(entry, now) for entry in unit)
+
+    def _rank_entry(self, entry: _Entry, now: float) -> _Rank:
+        if now - entry.runnable_since > self._max_wait_s:
+            return (0, entry.runnable_since, entry.order)
+        if entry.first_output_at is None:
+            return (1, entry.priority, entry.order)
+        return (2, self._runs_dry_at(entry), entry.order)
 
     def _runs_dry_at(self, entry: _Entry) -> float:
         if entry.num_samples == 0:
@@ -136,6 +201,11 @@ class AudioScheduler:
         assert entry.first_output_at is not None, "samples were sent at some time"
         return entry.first_output_at + entry.num_samples / self._sample_rate
 
-
-def _can_run(entry: _Entry) -> bool:
-    return entry.is_runnable and not entry.is_paused and not entry.is_running
+    def _pop(self, request_id: str) -> _Entry | None:
+        entry = self._entries.pop(request_id, None)
+        if entry is not None and entry.group_id is not None:
+            group = self._groups[entry.group_id]
+            del group.members[request_id]
+            if not group.members:
+                del self._groups[entry.group_id]
+        return entry

@@ -23,15 +23,16 @@ class StageContext:
 class RowStatus:
     """How one row of the batch is after a step. It travels beside the payload.
 
-    ``end_sample`` is the position in the request's stream after this step, whether or not the
-    payload that ends there reaches anyone. ``error`` fails this request and no other.
+    ``end_position`` is the position in the request's output after this step (samples for audio,
+    units for the rest), whether or not the payload that ends there reaches anyone. The request can
+    be replayed from input ``units_done``, whose output starts at ``done_position``. ``error`` fails
+    this request and no other.
     """
 
-    has_work: bool
     finished: bool = False
-    end_sample: int = 0
+    end_position: int = 0
     units_done: int = 0
-    done_sample: int = 0
+    done_position: int = 0
     error: Exception | None = None
 
 
@@ -60,8 +61,8 @@ class StageModel(Protocol):
 
     def update(self, update: StageUpdate) -> None: ...
 
-    def interact(self, interaction: StageInteraction) -> dict[str, Any]:
-        """Carry out an interaction; the result goes to the client. ``ValueError`` refuses it."""
+    def interact(self, interaction: StageInteraction) -> None:
+        """A flush or an update of the voice, in its place among the inputs."""
         ...
 
     def abort(self, request_id: str) -> None:

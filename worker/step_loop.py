@@ -20,7 +20,6 @@ from engine.messages import (
     Ping,
     Pong,
     StageAbort,
-    StageAck,
     StageError,
     StageInteraction,
     StageOutput,
@@ -116,31 +115,40 @@ class StepLoop:
         request_id = message.request_id
         match message:
             case StageRequest():
-                self._scheduler.add(
-                    request_id, now, priority=message.priority, paused=message.paused
-                )
-                self._guard(request_id, lambda: self._model.add(message))
-            case StageUpdate():
-                if self._scheduler.knows(request_id):  # else it has ended here: nothing to add to
-                    self._guard(request_id, lambda: self._model.update(message))
-            case StageInteraction():
-                self._interact(message)
+                self._add(message, now)
+            case StageUpdate() | StageInteraction():
+                self._input(message)
             case StagePause():
                 self._scheduler.set_paused(request_id, True, now)
             case StageResume():
                 self._scheduler.set_paused(request_id, False, now)
         self._refresh(request_id, now)
 
-    def _interact(self, message: StageInteraction) -> None:
-        ack = StageAck(message.request_id, message.event_id, message.kind)
+    def _add(self, message: StageRequest, now: float) -> None:
+        try:
+            self._scheduler.add(
+                message.request_id,
+                now,
+                priority=message.priority,
+                paused=message.paused,
+                group_id=message.group_id,
+                group_size=message.group_size,
+            )
+            self._model.add(message)
+        except Exception as error:
+            self._fail(message.request_id, error)
+
+    def _input(self, message: StageUpdate | StageInteraction) -> None:
+        """One more input of a request; one that has ended here takes none."""
         if not self._scheduler.knows(message.request_id):
-            ack.error = "the request has ended"
-        else:
-            try:
-                ack.result = self._model.interact(message)
-            except ValueError as error:
-                ack.error = str(error)
-        self._transport.send_control(ack)
+            return
+        try:
+            if isinstance(message, StageUpdate):
+                self._model.update(message)
+            else:
+                self._model.interact(message)
+        except Exception as error:
+            self._fail(message.request_id, error, unit=message.unit)
 
     def _abort(self, message: StageAbort) -> None:
         """Let go at once; what is in a running step is let go when the step has ended."""
@@ -199,30 +207,26 @@ class StepLoop:
         )
         for row in rows:
             if row.payload is not None:
-                self._scheduler.output_sent(row.request_id, row.num_samples, now)
+                num_samples = row.num_samples if self._output_type == "audio" else 0
+                self._scheduler.output_sent(row.request_id, num_samples, now)
             if row.finished:
-                self._drop(row.request_id)
+                self._scheduler.finish(row.request_id)
+                self._model.abort(row.request_id)
         for request_id, error in routed.errors.items():
             self._fail(request_id, error)
 
     # --- small things ----------------------------------------------------------------------------
 
-    def _guard(self, request_id: str, call: Callable[[], None]) -> None:
-        """One request's bad input fails that request and nothing else."""
-        try:
-            call()
-        except Exception as error:
-            self._fail(request_id, error)
-
-    def _fail(self, request_id: str, error: Exception) -> None:
+    def _fail(self, request_id: str, error: Exception, unit: int | None = None) -> None:
+        """One request's failure is that request's alone."""
         if not self._scheduler.knows(request_id):
             return
         self._drop(request_id)
         if isinstance(error, VoxloomError):
-            failure = StageError(request_id, error.code, error.message, error.param)
+            failure = StageError(request_id, error.code, error.message, error.param, unit)
         else:
             logger.error("request %s failed", request_id, exc_info=error)
-            failure = StageError(request_id, "stage_failed", _describe(error))
+            failure = StageError(request_id, "stage_failed", _describe(error), unit=unit)
         self._transport.send(failure)
 
     def _drop(self, request_id: str) -> None:

@@ -11,7 +11,6 @@ from engine.messages import (
     FromReplica,
     Pong,
     StageAbort,
-    StageInteraction,
     StagePause,
     StageResume,
     ToReplica,
@@ -103,6 +102,6 @@ class Transport:
 
 
 def _after_seq(message: ToReplica) -> int:
-    if isinstance(message, StageAbort | StagePause | StageResume | StageInteraction):
+    if isinstance(message, StageAbort | StagePause | StageResume):
         return message.after_seq
     return 0

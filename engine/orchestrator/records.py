@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Any, TypeAlias
 
-from engine.messages import Payload, StageRequest, StageSubmissionMessage, StageUpdate
+from engine.messages import (
+    Payload,
+    StageInteraction,
+    StageRequest,
+    StageSubmissionMessage,
+    StageUpdate,
+)
+from engine.orchestrator.groups import Companion, Group
+
+Input: TypeAlias = StageUpdate | StageInteraction
 
 
 class StageState(Enum):
     IDLE = auto()  # nothing sent to it yet
     UNBOUND = auto()  # wants a replica and waits for one
     BOUND = auto()  # runs on a replica
-    RELEASING = auto()  # the replica was told to let go; replayed when it has
+    RELEASING = auto()  # the replica was told to let go; goes on when it has
     FINISHED = auto()
 
 
@@ -25,50 +35,79 @@ class PauseReason(Enum):
 
 @dataclass(slots=True)
 class StageProgress:
-    """How far one stage of a request is.
+    """How far one stage of a request is. Positions are samples for audio, units for the rest.
 
-    ``inputs`` is the journal: the input units from ``units_done`` on, which a replay sends again.
-    It is bounded because the stage before is paused at ``max_pending_units``.
+    ``inputs`` is the journal: the inputs from ``units_done`` on, which a replay sends again. Of a
+    later stage it is bounded because the stage before is paused at ``max_pending_units``; of
+    stage 0 by what the client has sent and the stage has not yet turned into output.
     """
 
+    num_inputs: int = 0
     state: StageState = StageState.IDLE
     unbound_since: float = 0.0
-    inputs: deque[StageUpdate] = field(default_factory=deque)
-    num_inputs: int = 0
+    inputs: deque[Input] = field(default_factory=deque)
+    overrides: dict[str, Any] = field(default_factory=dict)
     units_done: int = 0
-    done_sample: int = 0
-    next_sample: int = 0
-    units_out: int = 0
+    done_position: int = 0
+    position: int = 0
+    cut_position: int = 0
+    has_finish_row: bool = False
     num_starts: int = 0
     num_attempts: int = 0
-    attempt_mark: tuple[int, int] = (-1, -1)
+    attempt_mark: int = -1
     pauses: set[PauseReason] = field(default_factory=set)
 
     @property
     def num_pending(self) -> int:
         return len(self.inputs)
 
-    def append_input(self, request_id: str, payload: Payload, *, final: bool) -> StageUpdate:
+    def append_update(self, request_id: str, payload: Payload, *, final: bool) -> StageUpdate:
         update = StageUpdate(request_id, self.num_inputs, payload, final=final)
-        self.num_inputs += 1
-        self.inputs.append(update)
+        self._append(update)
         return update
 
-    def checkpoint(self, units_done: int, done_sample: int) -> None:
-        """The first ``units_done`` input units need not be replayed any more."""
+    def append_interaction(
+        self, request_id: str, kind: str, arguments: dict[str, Any]
+    ) -> StageInteraction:
+        interaction = StageInteraction(request_id, self.num_inputs, kind, arguments)
+        self._append(interaction)
+        return interaction
+
+    def checkpoint(self, units_done: int, done_position: int) -> None:
+        """Inputs before ``units_done`` need not be replayed; their updates stay in force."""
         if units_done <= self.units_done:
             return
-        self.units_done, self.done_sample = units_done, done_sample
-        while self.inputs and self.inputs[0].unit < units_done and not self.inputs[0].final:
+        self.units_done, self.done_position = units_done, done_position
+        while self.inputs and self.inputs[0].unit < units_done:
+            head = self.inputs[0]
+            if isinstance(head, StageUpdate) and head.final:
+                return  # a replay must learn that nothing follows
+            self._keep_override(head)
             self.inputs.popleft()
+
+    def cut(self) -> None:
+        """Drop what has not become output: an interrupt. A restart begins with what comes next."""
+        for item in self.inputs:
+            self._keep_override(item)
+        self.inputs.clear()
+        self.units_done, self.done_position = self.num_inputs, self.position
+        self.cut_position = self.position
+        self.pauses.discard(PauseReason.DOWNSTREAM)
 
     def count_attempt(self) -> int:
         """One more start; the count restarts whenever output came out since the last one."""
         self.num_starts += 1
-        mark = (self.next_sample, self.units_out)
-        self.num_attempts = self.num_attempts + 1 if mark == self.attempt_mark else 1
-        self.attempt_mark = mark
+        self.num_attempts = self.num_attempts + 1 if self.position == self.attempt_mark else 1
+        self.attempt_mark = self.position
         return self.num_attempts
+
+    def _append(self, item: Input) -> None:
+        self.num_inputs += 1
+        self.inputs.append(item)
+
+    def _keep_override(self, item: Input) -> None:
+        if isinstance(item, StageInteraction) and item.kind == "update":
+            self.overrides |= item.arguments
 
 
 @dataclass(slots=True)
@@ -79,6 +118,7 @@ class RequestRecord:
     stages: list[StageProgress]
     arrived_at: float
     order: int
+    group: Group | None = None
     started_at: float | None = None
     open_outputs: set[int] = field(default_factory=set)
     input_closed: bool = False
@@ -94,33 +134,71 @@ class RequestRecord:
         """Lower priority values run first (as in vLLM), then first come, first served."""
         return (self.submission.priority, self.order)
 
-    def stage_request(self, stage_id: int) -> StageRequest:
-        """The message that starts, or restarts, a stage of this request."""
+    def member_ids(self, stage_id: int) -> list[str]:
+        """The ids under which a stage knows the request: in stage 0, its whole group."""
+        if stage_id == 0 and self.group is not None:
+            return [self.request_id, *self.group.companions]
+        return [self.request_id]
+
+    def stage_requests(self, stage_id: int) -> list[StageRequest]:
+        """The messages that start, or restart, a stage of this request and of its group."""
         progress = self.stages[stage_id]
         submission = self.submission
-        return StageRequest(
+        is_first = stage_id == 0
+        prompt = submission.prompt if is_first else submission.original_prompt
+        request = StageRequest(
             request_id=self.request_id,
-            prompt=submission.prompt if stage_id == 0 else submission.original_prompt,
+            prompt=prompt | progress.overrides,
             sampling=submission.sampling_params_list[stage_id],
             seed=submission.seed,
             priority=submission.priority,
-            resumable=submission.resumable if stage_id == 0 else True,
+            resumable=submission.resumable or not is_first,
             trace_headers=submission.trace_headers,
             first_unit=progress.units_done,
-            start_sample=progress.done_sample,
-            skip_samples=progress.next_sample,
-            skip_units=progress.units_out,
+            start_position=progress.done_position,
+            skip_position=progress.position,
+            cut_position=progress.cut_position,
             paused=bool(progress.pauses),
+        )
+        if not is_first or self.group is None:
+            return [request]
+        request.group_id, request.group_size = self.request_id, self.group.size
+        companions = self.group.companions.values()
+        return [request, *(self._companion_request(c) for c in companions)]
+
+    def _companion_request(self, companion: Companion) -> StageRequest:
+        assert self.group is not None
+        return StageRequest(
+            request_id=companion.spec.request_id,
+            prompt=companion.spec.prompt,
+            sampling=companion.spec.sampling_params_list[0],
+            seed=self.submission.seed,
+            priority=self.submission.priority,
+            group_id=self.request_id,
+            group_size=self.group.size,
+            role=companion.spec.role,
+            trace_headers=self.submission.trace_headers,
+            skip_position=companion.position,
         )
 
 
-def new_record(submission: StageSubmissionMessage, now: float, order: int) -> RequestRecord:
-    """A record with one progress per stage that the request passes through."""
+def new_record(
+    submission: StageSubmissionMessage, now: float, order: int, *, forwards_companions: bool
+) -> RequestRecord:
+    """A record with one progress per stage that the request passes through.
+
+    The prompt is input 0 of stage 0; later stages get all their inputs from the stage before.
+    """
+    stages = [StageProgress(num_inputs=int(i == 0)) for i in range(submission.final_stage_id + 1)]
+    group = None
+    if submission.companions:
+        group = Group(submission.companions, forwards_payloads=forwards_companions)
     return RequestRecord(
         submission=submission,
-        stages=[StageProgress() for _ in range(submission.final_stage_id + 1)],
+        stages=stages,
         arrived_at=now,
         order=order,
+        group=group,
         open_outputs=set(submission.final_output_stage_ids),
         input_closed=not submission.resumable,
     )

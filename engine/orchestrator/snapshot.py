@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine.orchestrator.core import CoreCounters, OrchestratorCore, StageCounters
+from engine.orchestrator.core import OrchestratorCore
+from engine.orchestrator.counters import CoreCounters, StageCounters
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ def chunk(number: int, num_samples: int = 10) -> OutputMessage:
 
 
 def test_messages_of_another_thread_arrive_in_order() -> None:
-    queue = OutputQueue(1000, lambda _: None)
+    queue = OutputQueue(1000, 1000, lambda _: None)
 
     def put_all() -> None:
         for number in range(500):
@@ -35,14 +35,14 @@ def test_messages_of_another_thread_arrive_in_order() -> None:
 
 
 def test_what_was_put_before_anyone_waits_is_kept() -> None:
-    queue = OutputQueue(1000, lambda _: None)
+    queue = OutputQueue(1000, 1000, lambda _: None)
     queue.put(chunk(0))
     assert asyncio.run(queue.get()) == chunk(0)
 
 
 def test_consumption_is_reported_each_time_enough_was_read() -> None:
     reports: list[int] = []
-    queue = OutputQueue(30, reports.append)
+    queue = OutputQueue(1000, 30, reports.append)
     for number in range(7):
         queue.put(chunk(number))
 
@@ -55,7 +55,7 @@ def test_consumption_is_reported_each_time_enough_was_read() -> None:
 
 
 def test_a_reader_whose_loop_was_closed_does_not_disturb_the_writer() -> None:
-    queue = OutputQueue(1000, lambda _: None)
+    queue = OutputQueue(1000, 1000, lambda _: None)
     loop = asyncio.new_event_loop()
     task = loop.create_task(queue.get())
     loop.run_until_complete(asyncio.sleep(0))
@@ -72,3 +72,45 @@ def test_only_the_last_output_and_fatal_errors_are_terminal() -> None:
     assert not is_terminal(ErrorMessage("r", "x", "y", fatal=False))
     assert not is_terminal(AckMessage("r", "e", "pause"))
     assert not is_terminal(chunk(0))
+
+
+def test_an_interrupt_drops_what_was_not_read_and_says_what_was() -> None:
+    queue = OutputQueue(1000, 1000, lambda _: None)
+    words = [(i * 100, i * 100 + 90, i * 6, i * 6 + 5) for i in range(6)]
+    for number in range(6):
+        queue.put(OutputMessage("r", 0, {"words": words if number == 0 else []}, number * 100, 100))
+    queue.put(AckMessage("r", "e", "interrupt", {"resume_sample": 600, "played_ms": 95}))
+
+    answer = asyncio.run(queue.get())
+    assert isinstance(answer, AckMessage)
+    assert answer.result == {
+        "sent_ms": 0,
+        "sent_chars": 0,
+        "resume_sample": 600,
+        "heard_ms": 0,
+        "heard_chars": 0,
+    }
+
+
+def test_what_was_sent_and_heard_is_told_to_the_word() -> None:
+    queue = OutputQueue(1000, 1000, lambda _: None)
+    words = [(i * 100, i * 100 + 90, i * 6, i * 6 + 5) for i in range(6)]
+    for number in range(6):
+        payload = {"words": words if number == 0 else []}
+        queue.put(OutputMessage("r", 0, payload, number * 100, 100))
+
+    async def scenario() -> AckMessage:
+        for _ in range(3):
+            await queue.get()
+        queue.put(AckMessage("r", "e", "interrupt", {"resume_sample": 600, "played_ms": 195}))
+        answer = await queue.get()
+        assert isinstance(answer, AckMessage)
+        return answer
+
+    assert asyncio.run(scenario()).result == {
+        "sent_ms": 300,
+        "sent_chars": 17,
+        "resume_sample": 600,
+        "heard_ms": 195,
+        "heard_chars": 11,
+    }

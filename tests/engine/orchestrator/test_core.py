@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from engine.config import EngineConfig
-from engine.messages import DrainMessage, ErrorMessage, OutputMessage, ScaleMessage
+from engine.messages import (
+    DrainMessage,
+    ErrorMessage,
+    OutputMessage,
+    OutputRow,
+    ScaleMessage,
+    StageOutput,
+    StageUpdate,
+)
 from tests.engine.orchestrator.simulation import (
     CHUNK,
     CHUNKS_PER_UNIT,
@@ -157,7 +165,7 @@ def test_a_paused_request_holds_its_units_back_in_the_stage_before() -> None:
     simulation.callers["slow"].reads = False
     simulation.run()
     held = sum(
-        len(r.requests["slow"].units) for r in simulation.replicas.values() if r.stage_id == 1
+        len(r.requests["slow"].inputs) for r in simulation.replicas.values() if r.stage_id == 1
     )
     limit = simulation.core.pipeline.stages[1].max_pending_units
     assert held <= limit + 1
@@ -354,4 +362,213 @@ def test_pause_and_resume_are_acknowledged_and_act() -> None:
     simulation.run()
     assert simulation.callers["a"].num_samples == 4 * UNIT
     assert simulation.callers["a"].acks == ["p1", "p2"]
+    simulation.settle()
+
+
+def test_flush_and_update_reach_the_first_stage_in_their_place() -> None:
+    simulation = started()
+    simulation.add("a", 1, resumable=True)
+    simulation.interact("a", "flush", "f")
+    simulation.update("a", 1, final=False)
+    simulation.run()
+    (units,) = stage_replicas(simulation, 0)
+    assert simulation.replicas[units].requests["a"].num_flushes == 1
+    assert simulation.callers["a"].acks == ["f"]
+    simulation.settle()
+
+
+def test_a_flush_is_replayed_with_the_text_around_it() -> None:
+    simulation = started()
+    simulation.add("a", 3, resumable=True)
+    simulation.update("a", 2, final=False)
+    simulation.interact("a", "flush")
+    simulation.turn()
+    simulation.kill(stage_replicas(simulation, 0)[0])
+    simulation.settle()
+    assert simulation.callers["a"].num_samples == 5 * UNIT
+
+
+@pytest.mark.parametrize("kind", ["flush", "update"])
+def test_text_controls_are_refused_where_no_more_text_comes(kind: str) -> None:
+    simulation = started()
+    simulation.add("a", 4)
+    simulation.interact("a", kind, "x")
+    assert simulation.callers["a"].acks == ["error:x"]
+    simulation.settle()
+
+
+def test_an_unknown_interaction_is_an_error_that_harms_nothing() -> None:
+    simulation = started()
+    simulation.add("a", 2)
+    simulation.interact("a", "dance", "d")
+    simulation.run()
+    assert simulation.callers["a"].acks == ["error:d"]
+    assert simulation.callers["a"].num_samples == 2 * UNIT
+    simulation.settle()
+
+
+def test_an_interrupt_drops_what_was_not_delivered_and_speech_goes_on_with_new_text() -> None:
+    simulation = started()
+    simulation.add("a", 10, resumable=True)
+    while simulation.callers["a"].num_samples < 2 * CHUNK:
+        simulation.turn()
+    before = simulation.callers["a"].num_samples
+    simulation.interact("a", "interrupt", "i")
+    simulation.run()
+    assert simulation.callers["a"].num_samples == before
+    simulation.update("a", 2, final=True)
+    simulation.run()
+    assert simulation.callers["a"].num_samples == before + 2 * UNIT
+    assert simulation.callers["a"].acks == ["i"]
+    simulation.settle()
+
+
+def test_speech_after_an_interrupt_survives_the_loss_of_its_replicas() -> None:
+    simulation = started()
+    simulation.add("a", 10, resumable=True)
+    while simulation.callers["a"].num_samples < 2 * CHUNK:
+        simulation.turn()
+    before = simulation.callers["a"].num_samples
+    simulation.interact("a", "interrupt")
+    simulation.update("a", 3, final=False)
+    while simulation.callers["a"].num_samples < before + 2 * CHUNK:
+        simulation.turn()
+    for replica_id in list(simulation.replicas):
+        simulation.kill(replica_id)
+    simulation.settle()
+    assert simulation.callers["a"].num_samples == before + 3 * UNIT
+
+
+def test_an_interrupt_ends_a_request_that_takes_no_more_text() -> None:
+    simulation = started()
+    simulation.add("a", 10)
+    while simulation.callers["a"].num_samples < 2 * CHUNK:
+        simulation.turn()
+    simulation.interact("a", "interrupt", "i")
+    (terminal,) = simulation.callers["a"].terminals
+    assert isinstance(terminal, OutputMessage)
+    assert simulation.callers["a"].acks == ["i"]
+    simulation.settle()
+
+
+def test_the_journal_of_a_long_session_does_not_grow() -> None:
+    simulation = started()
+    simulation.add("a", 1, resumable=True)
+    for _ in range(1000):
+        simulation.update("a", 1, final=False)
+        simulation.run()
+    record = simulation.core._requests["a"]
+    assert [len(stage.inputs) for stage in record.stages] == [0, 0]
+    simulation.settle()
+
+
+# --- CFG groups ----------------------------------------------------------------------------------
+
+
+def test_a_group_is_bound_to_one_replica_and_ends_as_one() -> None:
+    simulation = started(pipeline=two_stages(num_replicas=3))
+    simulation.add("a", 3, num_companions=2)
+    for replica_id in simulation.replicas:
+        simulation.receive(replica_id)
+    holders = [len(r.requests) for r in simulation.replicas.values() if r.stage_id == 0]
+    assert sorted(holders) == [0, 0, 3]
+    simulation.run()
+    assert simulation.callers["a"].num_samples == 3 * UNIT
+    simulation.settle()
+
+
+def deliver_row(simulation: Simulation, request_id: str, *, size: int, finished: bool) -> None:
+    """A row of a stage-0 replica that does not step its groups together."""
+    (replica_id,) = stage_replicas(simulation, 0)
+    payload = {"audio": 1} if size else None
+    position = simulation.rows_at.get(request_id, 0)
+    simulation.rows_at[request_id] = position + size
+    row = OutputRow(request_id, payload, position, size, finished=finished)
+    simulation.replicas[replica_id].requests.pop(request_id, None)
+    output = StageOutput([row], 1, 1, 0.1)
+    simulation.carry_out(simulation.core.handle_replica(replica_id, output, simulation.now))
+
+
+@pytest.mark.parametrize("order", [["a", "a/0"], ["a/0", "a"]])
+def test_a_parent_is_done_only_with_its_companions_output_in_hand(order: list[str]) -> None:
+    simulation = started()
+    simulation.add("a", 1, num_companions=1)
+    simulation.receive(stage_replicas(simulation, 0)[0])
+    deliver_row(simulation, order[0], size=1, finished=True)
+    simulation.run()
+    assert not simulation.callers["a"].terminals
+    deliver_row(simulation, order[0], size=1, finished=True)  # a duplicate changes nothing
+    deliver_row(simulation, order[1], size=1, finished=True)
+    simulation.run()
+    assert simulation.callers["a"].num_samples == UNIT
+    simulation.settle()
+
+
+def test_a_companion_that_fails_fails_its_parent_by_name() -> None:
+    simulation = started()
+    simulation.add("a", 3, num_companions=1)
+    simulation.turn()
+    simulation.fail_request(stage_replicas(simulation, 0)[0], "a/0")
+    (terminal,) = simulation.callers["a"].terminals
+    assert isinstance(terminal, ErrorMessage)
+    assert "companion 'role0'" in terminal.message
+    simulation.settle()
+
+
+@pytest.mark.parametrize("num_turns", [0, 1, 2, 4])
+def test_aborting_a_parent_lets_go_of_its_companions(num_turns: int) -> None:
+    simulation = started()
+    simulation.add("a", 3, num_companions=2)
+    for _ in range(num_turns):
+        simulation.turn()
+    simulation.abort("a")
+    simulation.settle()
+
+
+def test_a_group_that_is_not_complete_by_its_deadline_fails() -> None:
+    simulation = started()
+    simulation.add("a", 1, num_companions=1)
+    simulation.receive(stage_replicas(simulation, 0)[0])
+    deliver_row(simulation, "a", size=1, finished=True)
+    for _ in range(29):
+        simulation.advance(1.0)
+        for replica_id in list(simulation.replicas):
+            simulation.receive(replica_id)
+    assert not simulation.callers["a"].terminals
+    simulation.advance(2.0)
+    assert error_code(simulation, "a") == "deadline_exceeded"
+    simulation.settle()
+
+
+def test_a_group_whose_replica_dies_is_replayed_whole() -> None:
+    simulation = started(pipeline=two_stages(num_replicas=2))
+    simulation.add("a", 6, num_companions=1)
+    for _ in range(3):
+        simulation.turn()
+    bound = simulation.core.pools[0].replica_of("a")
+    assert bound is not None
+    simulation.kill(bound.replica_id)
+    simulation.settle()
+    assert simulation.callers["a"].num_samples == 6 * UNIT
+
+
+def test_companions_outputs_travel_with_their_parents_where_the_next_stage_wants_them() -> None:
+    simulation = started(pipeline=two_stages(forward_companions=True))
+    simulation.add("a", 2, num_companions=2)
+    (units,), (chunks,) = stage_replicas(simulation, 0), stage_replicas(simulation, 1)
+    simulation.receive(units)
+    simulation.step(units, "a")
+    updates = [m for m in simulation.replicas[chunks].data if isinstance(m, StageUpdate)]
+    assert updates
+    assert updates[0].payload["companions"] == {"role0": {"audio": 1}, "role1": {"audio": 1}}
+    simulation.settle()
+
+
+def test_a_companion_that_ends_without_its_share_fails_the_parent() -> None:
+    simulation = started(pipeline=two_stages(forward_companions=True))
+    simulation.add("a", 1, num_companions=1)
+    simulation.receive(stage_replicas(simulation, 0)[0])
+    deliver_row(simulation, "a/0", size=0, finished=True)
+    deliver_row(simulation, "a", size=1, finished=True)
+    assert error_code(simulation, "a") == "stage_failed"
     simulation.settle()

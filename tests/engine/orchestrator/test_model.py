@@ -16,7 +16,7 @@ from engine.config import EngineConfig
 from engine.messages import ScaleMessage
 from tests.engine.orchestrator.simulation import CHUNK, SAMPLE_RATE, Simulation, two_stages
 
-NUM_SEQUENCES = 10_000
+NUM_SEQUENCES = 1_000
 STEPS_PER_SEQUENCE = 30
 
 
@@ -27,14 +27,20 @@ class OrchestratorHistory(RuleBasedStateMachine):
         num_replicas=st.integers(1, 3),
         max_running=st.sampled_from([1, 2, 50]),
         balance=st.sampled_from(["least_loaded", "round_robin", "random"]),
+        forwards=st.booleans(),
     )
-    def begin(self, num_replicas: int, max_running: int, balance: str) -> None:
+    def begin(self, num_replicas: int, max_running: int, balance: str, forwards: bool) -> None:
         config = EngineConfig(
             max_running=max_running,
             max_buffered_audio_s=4 * CHUNK / SAMPLE_RATE,
             max_restarts=1000,
         )
-        pipeline = two_stages(num_replicas, balance=balance, replica_deadline_s=500.0)
+        pipeline = two_stages(
+            num_replicas,
+            balance=balance,
+            replica_deadline_s=500.0,
+            forward_companions=forwards,
+        )
         self.simulation = Simulation(pipeline, config)
         self.simulation.start_all()
         self.num_added = 0
@@ -46,11 +52,20 @@ class OrchestratorHistory(RuleBasedStateMachine):
         priority=st.integers(-1, 1),
         resumable=st.booleans(),
         reads=st.booleans(),
+        num_companions=st.sampled_from([0, 0, 1, 2]),
     )
-    def add(self, num_units: int, priority: int, resumable: bool, reads: bool) -> None:
+    def add(
+        self, num_units: int, priority: int, resumable: bool, reads: bool, num_companions: int
+    ) -> None:
         self.num_added += 1
         request_id = f"r{self.num_added}"
-        self.simulation.add(request_id, num_units, priority=priority, resumable=resumable)
+        self.simulation.add(
+            request_id,
+            num_units,
+            priority=priority,
+            resumable=resumable,
+            num_companions=0 if resumable else num_companions,
+        )
         self.simulation.callers[request_id].reads = reads
 
     @rule(data=st.data(), num_units=st.integers(0, 3), final=st.booleans())
@@ -59,7 +74,10 @@ class OrchestratorHistory(RuleBasedStateMachine):
         if request_id is not None:
             self.simulation.update(request_id, num_units, final=final)
 
-    @rule(data=st.data(), kind=st.sampled_from(["pause", "resume"]))
+    @rule(
+        data=st.data(),
+        kind=st.sampled_from(["pause", "resume", "flush", "update", "interrupt", "dance"]),
+    )
     def interact(self, data: st.DataObject, kind: str) -> None:
         request_id = self.pick(data, self.live_requests())
         if request_id is not None:

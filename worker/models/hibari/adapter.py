@@ -18,10 +18,13 @@ import yaml
 from engine.errors import ConfigError, InvalidRequestError
 from engine.messages import Prompt
 from engine.pipeline import Voice
-from worker.models.hibari.text.clean import clean_text
+from worker.models.hibari.text.clean import clean_text, pack_clean
 
 _VOICES_FILE = Path(__file__).parent / "voices.yaml"
 _MIN_SPEED, _MAX_SPEED = 0.25, 4.0
+_CLIENT_KEYS = frozenset({"text", "voice", "speed", "language", "instructions"})
+# The engine adds these.
+_PROMPT_KEYS = _CLIENT_KEYS | {"request_id", "resumable", "text_offset"}
 _LANGUAGES = {
     "en": None,
     "english": None,
@@ -50,17 +53,19 @@ def _all_voices() -> tuple[Voice, ...]:
 def transform_prompt(prompt: Prompt) -> Prompt:
     """What the prosody stage reads, from ``text``, ``voice``, ``speed`` and ``language``.
 
-    The text is cleaned here, so that a request with nothing to say is refused before anything is
-    queued. ``warnings`` tells what was skipped. Raises ``InvalidRequestError``.
+    A whole text is cleaned here, so that a request with nothing to say is refused before anything
+    is queued; one that comes in segments is cleaned by the stage, sentence by sentence.
+    ``warnings`` tells what was skipped. Raises ``InvalidRequestError``.
     """
+    _check_keys(prompt)
     voice = _find_voice(prompt.get("voice"))
     warnings: list[str] = []
-    text = _clean(prompt.get("text"), warnings)
+    text = _check_text(prompt.get("text"))
+    spoken = {"text": text} if prompt.get("resumable") else _clean(text, warnings)
     if prompt.get("instructions") not in (None, "", "None"):
         warnings.append("instructions are not used by this voice")
     options = voice.options
-    return {
-        "text": text,
+    return spoken | {
         "speed": _check_speed(prompt.get("speed")) * float(options.get("speed", 1.0)),
         "british": _british(prompt.get("language"), voice),
         "model_path": str(_model_path(voice) or ""),
@@ -69,9 +74,22 @@ def transform_prompt(prompt: Prompt) -> Prompt:
     }
 
 
-def _clean(text: Any, warnings: list[str]) -> str:
+def _check_keys(prompt: Prompt) -> None:
+    unknown = sorted(prompt.keys() - _PROMPT_KEYS)
+    if unknown:
+        known = ", ".join(sorted(_CLIENT_KEYS))
+        raise InvalidRequestError(
+            f"unknown prompt key {unknown[0]!r}; this voice knows: {known}", param=unknown[0]
+        )
+
+
+def _check_text(text: Any) -> str:
     if not isinstance(text, str):
         raise InvalidRequestError("text must be a string", param="input")
+    return text
+
+
+def _clean(text: str, warnings: list[str]) -> dict[str, object]:
     cleaned = clean_text(text)
     warnings.extend(cleaned.warnings)
     if not cleaned.speakable:
@@ -79,7 +97,7 @@ def _clean(text: Any, warnings: list[str]) -> str:
         raise InvalidRequestError(
             f"input holds nothing that can be spoken in English{detail}", param="input"
         )
-    return cleaned.text
+    return pack_clean(cleaned)
 
 
 def _find_voice(name: Any) -> Voice:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,16 @@ from worker.models.hibari.shape import NEUTRAL, VoiceShape
 from worker.stage_model import RowStatus, StageContext, StepOutput
 
 Int16Array = npt.NDArray[np.int16]
+# First and last sample of a word in the request's stream, and its first and last character in the
+# request's text.
+Word: TypeAlias = tuple[int, int, int, int]
 
 FRAME_SAMPLES = 300  # 12.5 ms at 24 kHz
-# The model starts each sentence with about 0.32 s of silence. The first sentence of a request
-# keeps this much of it.
+# The model starts each sentence with about 0.32 s of silence. Where speech begins, this much of it
+# is kept.
 _LEAD_FRAMES = 4
-# Frames per step: how far the first steps of a request reach, by the frame at which they start.
-# The first brings the look-ahead of decoder and vocoder (31 frames) and about 80 ms of sound;
+# Frames per step, by the frame at which the step starts, counted from where speech begins. The
+# first brings the look-ahead of decoder and vocoder (31 frames) and about 80 ms of sound;
 # the later ones grow, since a listener then has audio in hand and fewer steps cost less.
 _FIRST_STEP_FRAMES = 38
 _PLAN = ((0, 24), (64, 40), (160, 80))
@@ -35,17 +38,19 @@ _PLAN = ((0, 24), (64, 40), (160, 80))
 @dataclass(slots=True)
 class _Request:
     units_done: int
-    done_sample: int
-    num_to_skip: int
+    done_position: int
+    skip_position: int
+    cut_position: int
     units: deque[dict[str, Any]] = field(default_factory=deque)
     stream: SentenceStream | None = None
+    words: list[Word] = field(default_factory=list)
     num_pushed: int = 0  # frames of the open sentence
     num_emitted: int = 0  # samples of the open sentence
     is_open: bool = True
 
     @property
     def position(self) -> int:
-        return self.done_sample + self.num_emitted
+        return self.done_position + self.num_emitted
 
 
 class Code2WavStage:
@@ -74,7 +79,10 @@ class Code2WavStage:
 
     def add(self, request: StageRequest) -> None:
         self._requests[request.request_id] = _Request(
-            request.first_unit, request.start_sample, request.skip_samples
+            request.first_unit,
+            request.start_position,
+            request.skip_position,
+            request.cut_position,
         )
 
     def update(self, update: StageUpdate) -> None:
@@ -83,8 +91,8 @@ class Code2WavStage:
             request.units.append(update.payload["unit"])
         request.is_open = not update.final
 
-    def interact(self, interaction: StageInteraction) -> dict[str, Any]:
-        raise ValueError(f"the stage has no interaction {interaction.kind!r}")
+    def interact(self, interaction: StageInteraction) -> None:
+        raise ValueError(f"interactions are for the first stage, not this one: {interaction.kind}")
 
     def abort(self, request_id: str) -> None:
         self._requests.pop(request_id, None)
@@ -95,19 +103,22 @@ class Code2WavStage:
 
     def step(self, batch: Sequence[str]) -> StepOutput:
         audio: dict[str, Int16Array] = {}
+        words: dict[str, list[Word]] = {}
         rows: dict[str, RowStatus] = {}
         for request_id in batch:
             request = self._requests[request_id]
             try:
                 samples = self._advance(request)
             except Exception as error:
-                rows[request_id] = RowStatus(has_work=False, error=error)
+                rows[request_id] = RowStatus(error=error)
                 continue
             if len(samples):
                 audio[request_id] = samples
+                words[request_id], request.words = request.words, []
             rows[request_id] = _status(request)
         meta = {"req_id": list(audio), "sparse_audio": ["1"]}
-        return StepOutput({"meta": meta, "audio": list(audio.values())}, rows)
+        outputs = {"meta": meta, "audio": list(audio.values()), "words": list(words.values())}
+        return StepOutput(outputs, rows)
 
     def fingerprint(self) -> Fingerprint:
         return make_fingerprint([Path(bundled_voice())])
@@ -118,7 +129,7 @@ class Code2WavStage:
             return np.zeros(0, np.int16)
         if request.stream is None:
             request.stream = self._open(request)
-            if request.units_done > 0:
+            if not request.units[0]["begins"]:
                 return np.zeros(0, np.int16)
         stream = request.stream
         start = request.position
@@ -128,27 +139,28 @@ class Code2WavStage:
         request.num_emitted += len(samples)
         if stream.finished:
             self._close(request)
-        skipped = min(max(request.num_to_skip - start, 0), len(samples))
+        skipped = min(max(request.skip_position - start, 0), len(samples))
         return to_int16(samples[skipped:])
 
     def _open(self, request: _Request) -> SentenceStream:
         unit = request.units[0]
-        shape = VoiceShape(**unit["shape"])
+        if request.done_position >= request.skip_position:  # else they were sent before a replay
+            request.words = place_words(unit, request.done_position)
         return self._model(unit["model_path"]).open(
             unit["ids"],
             unit["durations"],
             unit["f0"],
             unit["energy"],
             seed=unit["seed"],
-            shape=shape,
-            skip_frames=_lead_to_skip(unit) if request.units_done == 0 else 0,
+            shape=VoiceShape(**unit["shape"]),
+            skip_frames=_num_skipped_frames(unit),
         )
 
     @staticmethod
     def _close(request: _Request) -> None:
         request.units.popleft()
         request.units_done += 1
-        request.done_sample += request.num_emitted
+        request.done_position += request.num_emitted
         request.num_pushed = request.num_emitted = 0
         request.stream = None
 
@@ -174,24 +186,39 @@ def to_int16(samples: npt.NDArray[np.float32]) -> Int16Array:
     return clipped
 
 
-def _lead_to_skip(unit: dict[str, Any]) -> int:
-    """Frames of the leading pad beyond those that are kept; a pad unit is two frames."""
-    return max(0, 2 * int(unit["durations"][0]) - _LEAD_FRAMES)
+def place_words(unit: dict[str, Any], start_sample: int) -> list[Word]:
+    """The words of a unit whose first sample is ``start_sample``, from the model's durations."""
+    ends = 2 * FRAME_SAMPLES * np.cumsum(unit["durations"], dtype=np.int64)
+    offset = start_sample - _num_skipped_frames(unit) * FRAME_SAMPLES
+    return [
+        (
+            max(start_sample, offset + int(ends[first_id - 1])),
+            offset + int(ends[last_id - 1]),
+            first_char,
+            last_char,
+        )
+        for first_id, last_id, first_char, last_char in unit["words"]
+    ]
+
+
+def _num_skipped_frames(unit: dict[str, Any]) -> int:
+    """Where speech begins, the frames of the leading pad beyond those that are kept."""
+    return max(0, 2 * int(unit["durations"][0]) - _LEAD_FRAMES) if unit["begins"] else 0
 
 
 def _step_frames(request: _Request) -> int:
     """How many frames this step takes; a function of the position in the request alone."""
-    position = request.position // FRAME_SAMPLES
-    if request.units_done == 0 and request.num_pushed == 0:
-        return _lead_to_skip(request.units[0]) + _FIRST_STEP_FRAMES
+    unit = request.units[0]
+    if unit["begins"] and request.num_pushed == 0:
+        return _num_skipped_frames(unit) + _FIRST_STEP_FRAMES
+    position = (request.position - request.cut_position) // FRAME_SAMPLES
     return next(size for first, size in reversed(_PLAN) if position >= first)
 
 
 def _status(request: _Request) -> RowStatus:
     return RowStatus(
-        has_work=bool(request.units),
         finished=not request.units and not request.is_open,
-        end_sample=max(request.position, request.num_to_skip),
+        end_position=max(request.position, request.skip_position),
         units_done=request.units_done,
-        done_sample=request.done_sample,
+        done_position=request.done_position,
     )

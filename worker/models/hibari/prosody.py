@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,39 +12,46 @@ from engine.errors import InvalidRequestError
 from engine.messages import Fingerprint, Payload, StageInteraction, StageRequest, StageUpdate
 from worker.fingerprint import make_fingerprint
 from worker.models.hibari.prosody_net import ProsodyNet, bundled_voice
-from worker.models.hibari.text.clean import clean_text
-from worker.models.hibari.text.phonemes import PhonemeChunk, Phonemizer
-from worker.models.hibari.text.sentences import Sentence, SentenceSplitter, split_sentences
+from worker.models.hibari.text.clean import unpack_clean
+from worker.models.hibari.text.phonemes import Phonemizer
+from worker.models.hibari.text_source import Speaker, SpokenChunk, TextSource
 from worker.models.hibari.units import make_unit, unit_seed
 from worker.stage_model import RowStatus, StageContext, StepOutput
 
-logger = logging.getLogger("voxloom.worker.models.hibari.prosody")
+_WARM_UP_TEXT = "Good morning, everyone, and welcome to the show; we have a lot to talk about."
 
 
 @dataclass(slots=True)
 class _Request:
-    """A request's text, on its way through the front end one phoneme chunk per step."""
+    """A request's text on its way through the front end, one phoneme chunk per step.
 
-    speed: float
-    british: bool
-    model_path: str
-    shape: dict[str, float]
+    ``position`` counts units. Whenever the text so far is used up, ``units_done`` and
+    ``done_position`` say that a replay may start behind it.
+    """
+
+    source: TextSource
+    speaker: Speaker
     seed: int
-    num_to_skip: int
-    sentences: Iterator[Sentence]
-    is_open: bool
     is_resumable: bool
-    splitter: SentenceSplitter = field(default_factory=SentenceSplitter)
-    arrived: list[Sentence] = field(default_factory=list)
-    chunks: Iterator[PhonemeChunk] = field(default_factory=lambda: iter(()))
-    next_chunk: PhonemeChunk | None = None
-    next_sentence: Sentence | None = None
-    num_units: int = 0
-    is_exhausted: bool = False
+    is_open: bool
+    num_inputs: int
+    position: int
+    skip_position: int
+    cut_position: int
+    units_done: int
+    done_position: int
+
+    @property
+    def is_finished(self) -> bool:
+        return not self.is_open and self.source.is_exhausted
+
+    def note_progress(self) -> None:
+        if self.is_resumable and self.num_inputs > self.units_done and self.source.is_empty:
+            self.units_done, self.done_position = self.num_inputs, self.position
 
 
 class ProsodyStage:
-    """One unit per request and step. The text of a closed request is read lazily."""
+    """One unit per request and step. Text is read lazily: a book starts as soon as a line."""
 
     def __init__(self) -> None:
         self._requests: dict[str, _Request] = {}
@@ -54,12 +60,13 @@ class ProsodyStage:
         self._net_lock = threading.Lock()
 
     def warm_up(self) -> None:
-        """Load what the default voice needs and run it once."""
-        phonemizer = self._phonemizers[False]
-        phonemizer.warm_up()
-        sentence = next(split_sentences("Good morning, everyone."))
-        for chunk in phonemizer.chunks(sentence):
-            self._net("").run(chunk.ids, 1.0)
+        """Load what the default voice needs and run it on a sentence of ordinary length."""
+        self._phonemizers[False].warm_up()
+        source = TextSource(self._phonemizers, Speaker(1.0, False, "", {}))
+        source.feed(_WARM_UP_TEXT, 0)
+        source.flush()
+        while (chunk := source.take()) is not None:
+            self._net("").run(chunk.phonemes.ids, 1.0)
 
     @property
     def num_requests(self) -> int:
@@ -67,40 +74,51 @@ class ProsodyStage:
 
     def add(self, request: StageRequest) -> None:
         prompt = request.prompt
+        speaker = _speaker(prompt)
         state = _Request(
-            speed=prompt["speed"],
-            british=prompt["british"],
-            model_path=prompt["model_path"],
-            shape=prompt["shape"],
+            source=TextSource(self._phonemizers, speaker),
+            speaker=speaker,
             seed=request.seed,
-            num_to_skip=request.skip_units,
-            sentences=iter(()),
-            is_open=request.resumable,
             is_resumable=request.resumable,
+            is_open=request.resumable,
+            num_inputs=max(1, request.first_unit),
+            position=request.start_position,
+            skip_position=request.skip_position,
+            cut_position=request.cut_position,
+            units_done=request.first_unit,
+            done_position=request.start_position,
         )
-        if request.resumable:
-            state.arrived += state.splitter.feed(prompt["text"])
-        else:
-            state.sentences = split_sentences(prompt["text"])
+        if request.first_unit == 0:
+            if request.resumable:
+                state.source.feed(prompt["text"], 0)
+            else:
+                state.source.put_clean(unpack_clean(prompt))
         self._requests[request.request_id] = state
 
     def update(self, update: StageUpdate) -> None:
         request = self._requests[update.request_id]
-        request.arrived += request.splitter.feed(update.payload.get("text", ""))
+        request.num_inputs = update.unit + 1
+        payload = update.payload
+        request.source.feed(payload.get("text", ""), payload.get("text_offset", 0))
         if update.final:
-            request.arrived += request.splitter.flush()
+            request.source.flush()
             request.is_open = False
-        request.is_exhausted = False
 
-    def interact(self, interaction: StageInteraction) -> dict[str, Any]:
-        raise ValueError(f"the stage has no interaction {interaction.kind!r}")
+    def interact(self, interaction: StageInteraction) -> None:
+        """Flush: speak what is buffered. Update: another speaker for the text after it."""
+        request = self._requests[interaction.request_id]
+        request.num_inputs = interaction.unit + 1
+        if interaction.kind == "flush":
+            request.source.flush()
+        else:
+            request.source.update(_speaker(interaction.arguments))
 
     def abort(self, request_id: str) -> None:
         self._requests.pop(request_id, None)
 
     def has_work(self, request_id: str) -> bool:
         request = self._requests.get(request_id)
-        return request is not None and not request.is_exhausted
+        return request is not None and not (request.is_open and request.source.is_exhausted)
 
     def step(self, batch: Sequence[str]) -> StepOutput:
         units: dict[str, Payload] = {}
@@ -109,77 +127,43 @@ class ProsodyStage:
             request = self._requests[request_id]
             try:
                 unit = self._next_unit(request)
-                rows[request_id] = self._status(request)
+                rows[request_id] = _status(request)
             except Exception as error:
-                rows[request_id] = RowStatus(has_work=False, error=error)
+                rows[request_id] = RowStatus(error=error)
                 continue
             if unit is not None:
                 units[request_id] = unit
         meta = {"req_id": list(units), "sparse_audio": ["1"]}
-        outputs = {"meta": meta, "unit": [unit["unit"] for unit in units.values()]}
-        return StepOutput(outputs, rows)
+        return StepOutput({"meta": meta, "unit": list(units.values())}, rows)
 
     def fingerprint(self) -> Fingerprint:
         return make_fingerprint([Path(bundled_voice())])
 
     def _next_unit(self, request: _Request) -> Payload | None:
         """The next unit, or None if there is none now, or it was sent before a replay."""
-        chunk = request.next_chunk or self._read_chunk(request)
+        chunk = request.source.take()
         if chunk is None:
-            request.is_exhausted = True
-            if request.num_units == 0 and not request.is_resumable:
+            if request.position == 0 and not request.is_resumable:
                 raise InvalidRequestError("input holds nothing that can be spoken", param="input")
+            request.note_progress()
             return None
-        request.next_chunk = None
-        number = request.num_units
-        request.num_units += 1
-        self._look_ahead(request)
-        if number < request.num_to_skip:
-            return None
-        frames = self._net(request.model_path).run(chunk.ids, request.speed)
+        number = request.position
+        request.position += 1
+        request.note_progress()
+        return None if number < request.skip_position else self._make_unit(request, chunk, number)
+
+    def _make_unit(self, request: _Request, chunk: SpokenChunk, number: int) -> Payload:
+        speaker = chunk.speaker
+        frames = self._net(speaker.model_path).run(chunk.phonemes.ids, speaker.speed)
         return make_unit(
-            chunk,
+            chunk.phonemes,
             frames,
             seed=unit_seed(request.seed, number),
-            shape=request.shape,
-            model_path=request.model_path,
+            begins=number == request.cut_position,
+            locate=chunk.locate,
+            shape=speaker.shape,
+            model_path=speaker.model_path,
         )
-
-    def _look_ahead(self, request: _Request) -> None:
-        """Find out whether more follows, without reading it: the last unit should say it is.
-
-        A request then ends with its audio rather than one round later.
-        """
-        request.next_chunk = next(request.chunks, None)
-        if request.next_chunk is None:
-            request.next_sentence = self._read_sentence(request)
-            request.is_exhausted = request.next_sentence is None
-
-    def _read_chunk(self, request: _Request) -> PhonemeChunk | None:
-        while True:
-            chunk = next(request.chunks, None)
-            if chunk is not None:
-                return chunk
-            sentence = request.next_sentence or self._read_sentence(request)
-            request.next_sentence = None
-            if sentence is None:
-                return None
-            request.chunks = self._phonemizers[request.british].chunks(sentence, logger.warning)
-
-    @staticmethod
-    def _read_sentence(request: _Request) -> Sentence | None:
-        """The next sentence; text that came in pieces is cleaned sentence by sentence."""
-        sentence = next(request.sentences, None)
-        while sentence is None and request.arrived:
-            cleaned = clean_text(request.arrived.pop(0).text)
-            request.sentences = split_sentences(cleaned.text)
-            sentence = next(request.sentences, None)
-        return sentence
-
-    @staticmethod
-    def _status(request: _Request) -> RowStatus:
-        done = request.is_exhausted and not request.is_open
-        return RowStatus(has_work=not request.is_exhausted, finished=done)
 
     def _net(self, model_path: str) -> ProsodyNet:
         """The net of a model file, loaded on first use; "" and "." are the packaged one."""
@@ -194,3 +178,16 @@ def load(_context: StageContext) -> ProsodyStage:
     stage = ProsodyStage()
     stage.warm_up()
     return stage
+
+
+def _speaker(prompt: dict[str, Any]) -> Speaker:
+    return Speaker(prompt["speed"], prompt["british"], prompt["model_path"], prompt["shape"])
+
+
+def _status(request: _Request) -> RowStatus:
+    return RowStatus(
+        finished=request.is_finished,
+        end_position=max(request.position, request.skip_position),
+        units_done=request.units_done,
+        done_position=request.done_position,
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from engine.messages import Payload
 from worker.models.hibari.prosody_net import ProsodyFrames
-from worker.models.hibari.text.phonemes import PhonemeChunk
+from worker.models.hibari.text.draft import Span
+from worker.models.hibari.text.phonemes import PhonemeChunk, WordSpan
 
 # splitmix64 (Steele, Lea, Flood 2014): neighbouring units of a request get unrelated seeds.
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -26,21 +27,29 @@ def make_unit(
     frames: ProsodyFrames,
     *,
     seed: int,
+    begins: bool,
+    locate: Callable[[Span], Span],
     shape: dict[str, float],
     model_path: str,
 ) -> Payload:
-    """The payload of one unit.
+    """One unit.
 
     ``ids`` int64 [L], ``durations`` int32 [L] in 25 ms, ``f0`` float32 [F] in Hz, ``energy``
-    float32 [F], F = 2 * sum(durations) frames of 12.5 ms.
+    float32 [F], F = 2 * sum(durations) frames of 12.5 ms. ``words``: first and last id, first and
+    last character in the request's text, ends exclusive. ``begins``: speech begins here.
     """
-    unit: dict[str, Any] = {
+    return {
         "ids": chunk.ids,
         "durations": frames.durations,
         "f0": frames.f0,
         "energy": frames.energy,
+        "words": [_word(word, locate(word.text)) for word in chunk.words],
         "seed": seed,
+        "begins": begins,
         "shape": shape,
         "model_path": model_path,
     }
-    return {"unit": unit}
+
+
+def _word(word: WordSpan, span: Span) -> tuple[int, int, int, int]:
+    return (word.start, word.end, span.start, span.end)

@@ -20,7 +20,8 @@ def list_voices() -> list[Voice]:
 
 def transform_prompt(prompt: Prompt) -> Prompt:
     """Check ``text`` and ``voice``, and put the voice's base frequency (Hz) into the prompt."""
-    if not isinstance(prompt.get("text"), str) or not prompt["text"].strip():
+    text = prompt.get("text")
+    if not isinstance(text, str) or not (text.strip() or prompt.get("resumable")):
         raise InvalidRequestError("text must hold something to speak", param="input")
     voices = {voice.id: voice for voice in list_voices()}
     voice = voices.get(prompt.get("voice") or "low")

@@ -6,7 +6,6 @@ import zlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from engine.messages import Fingerprint, StageInteraction, StageRequest, StageUpdate
 from worker.fingerprint import make_fingerprint
@@ -20,11 +19,27 @@ _NUM_PITCHES = 24
 
 @dataclass(slots=True)
 class _Request:
+    """``words`` with the number of the input that each came with; ``position`` counts notes."""
+
     base_hz: float
-    words: deque[str]
+    words: deque[tuple[int, str]]
     is_open: bool
-    num_to_skip: int
-    num_done: int = 0
+    position: int
+    skip_position: int
+    units_done: int
+    num_inputs: int
+    done_position: int
+
+    def feed(self, unit: int, text: str) -> None:
+        self.words.extend((unit, word) for word in text.split())
+        self.num_inputs = unit + 1
+        self.note_progress()
+
+    def note_progress(self) -> None:
+        """Inputs before that of the first word left are done with."""
+        first = self.words[0][0] if self.words else self.num_inputs
+        if first > self.units_done:
+            self.units_done, self.done_position = first, self.position
 
 
 class NotesStage:
@@ -39,18 +54,31 @@ class NotesStage:
 
     def add(self, request: StageRequest) -> None:
         prompt = request.prompt
-        words = deque(prompt["text"].split())
-        self._requests[request.request_id] = _Request(
-            prompt["base_hz"], words, request.resumable, request.skip_units
+        state = _Request(
+            base_hz=prompt["base_hz"],
+            words=deque(),
+            is_open=request.resumable,
+            position=request.start_position,
+            skip_position=request.skip_position,
+            units_done=request.first_unit,
+            num_inputs=request.first_unit,
+            done_position=request.start_position,
         )
+        if request.first_unit == 0:
+            state.feed(0, prompt["text"])
+        self._requests[request.request_id] = state
 
     def update(self, update: StageUpdate) -> None:
         request = self._requests[update.request_id]
-        request.words.extend(update.payload.get("text", "").split())
+        request.feed(update.unit, update.payload.get("text", ""))
         request.is_open = not update.final
 
-    def interact(self, interaction: StageInteraction) -> dict[str, Any]:
-        raise ValueError(f"the tone pipeline has no interaction {interaction.kind!r}")
+    def interact(self, interaction: StageInteraction) -> None:
+        """A flush changes nothing here: each word is spoken at once. An update sets the pitch."""
+        request = self._requests[interaction.request_id]
+        if interaction.kind == "update":
+            request.base_hz = interaction.arguments["base_hz"]
+        request.feed(interaction.unit, "")
 
     def abort(self, request_id: str) -> None:
         self._requests.pop(request_id, None)
@@ -78,9 +106,10 @@ def _next_note(request: _Request) -> dict[str, float] | None:
     """The next word's note; None if there is no word, or if it was sent before a replay."""
     if not request.words:
         return None
-    word = request.words.popleft()
-    request.num_done += 1
-    if request.num_done <= request.num_to_skip:
+    _unit, word = request.words.popleft()
+    request.position += 1
+    request.note_progress()
+    if request.position <= request.skip_position:
         return None
     pitch = zlib.crc32(word.encode()) % _NUM_PITCHES
     num_samples = _SAMPLES_PER_CHAR * min(len(word), _MAX_CHARS)
@@ -89,5 +118,8 @@ def _next_note(request: _Request) -> dict[str, float] | None:
 
 def _status(request: _Request) -> RowStatus:
     return RowStatus(
-        has_work=bool(request.words), finished=not request.words and not request.is_open
+        finished=not request.words and not request.is_open,
+        end_position=max(request.position, request.skip_position),
+        units_done=request.units_done,
+        done_position=request.done_position,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +20,15 @@ _PEAK = 8000
 @dataclass(slots=True)
 class _Request:
     units_done: int
-    done_sample: int
-    num_to_skip: int
+    done_position: int
+    skip_position: int
     notes: deque[dict[str, float]] = field(default_factory=deque)
     offset: int = 0  # within the first note
     is_open: bool = True
 
     @property
     def position(self) -> int:
-        return self.done_sample + self.offset
+        return self.done_position + self.offset
 
 
 class ToneStage:
@@ -45,7 +44,7 @@ class ToneStage:
 
     def add(self, request: StageRequest) -> None:
         self._requests[request.request_id] = _Request(
-            request.first_unit, request.start_sample, request.skip_samples
+            request.first_unit, request.start_position, request.skip_position
         )
 
     def update(self, update: StageUpdate) -> None:
@@ -54,8 +53,8 @@ class ToneStage:
             request.notes.append(update.payload["note"])
         request.is_open = not update.final
 
-    def interact(self, interaction: StageInteraction) -> dict[str, Any]:
-        raise ValueError(f"the tone pipeline has no interaction {interaction.kind!r}")
+    def interact(self, interaction: StageInteraction) -> None:
+        raise ValueError(f"interactions are for the first stage, not this one: {interaction.kind}")
 
     def abort(self, request_id: str) -> None:
         self._requests.pop(request_id, None)
@@ -81,14 +80,14 @@ class ToneStage:
         note = request.notes[0]
         start, total = request.offset, int(note["num_samples"])
         stop = min(start + _CHUNK_SAMPLES, total)
-        skipped = min(max(request.num_to_skip - request.position, 0), stop - start)
+        skipped = min(max(request.skip_position - request.position, 0), stop - start)
         times = np.arange(start + skipped, stop) / self._sample_rate
         samples = (_PEAK * np.sin(2 * np.pi * note["hz"] * times)).astype(np.int16)
         request.offset = stop
         if stop == total:
             request.notes.popleft()
             request.units_done += 1
-            request.done_sample += total
+            request.done_position += total
             request.offset = 0
         return samples
 
@@ -99,9 +98,8 @@ def load(context: StageContext) -> ToneStage:
 
 def _status(request: _Request) -> RowStatus:
     return RowStatus(
-        has_work=bool(request.notes),
         finished=not request.notes and not request.is_open,
-        end_sample=max(request.position, request.num_to_skip),
+        end_position=max(request.position, request.skip_position),
         units_done=request.units_done,
-        done_sample=request.done_sample,
+        done_position=request.done_position,
     )

@@ -111,3 +111,16 @@ def _cut(text: str, start: int) -> tuple[int, str]:
         if at >= 0:
             return at + len(mark), separator
     return high, ""
+
+
+def pack_clean(clean: CleanText) -> dict[str, object]:
+    """A cleaned text as a prompt carries it."""
+    return {"text": clean.text, "starts": clean.starts.tobytes(), "ends": clean.ends.tobytes()}
+
+
+def unpack_clean(prompt: dict[str, object]) -> CleanText:
+    """The cleaned text of a prompt."""
+    starts, ends = array("I"), array("I")
+    starts.frombytes(prompt["starts"])  # type: ignore[arg-type]
+    ends.frombytes(prompt["ends"])  # type: ignore[arg-type]
+    return CleanText(str(prompt["text"]), starts, ends, (), True)

@@ -67,10 +67,15 @@ class SentenceSplitter:
     most MAX_SENTENCE_CHARS plus one piece (white space aside). Not thread-safe.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, offset: int = 0) -> None:
         self._buffer = ""
-        self._offset = 0  # place of the buffer's first character in the whole text
+        self._offset = offset  # place of the buffer's first character in the whole text
         self._scanned = 0  # no boundary lies before this index
+
+    @property
+    def has_text(self) -> bool:
+        """Whether the start of a sentence is held."""
+        return bool(self._buffer.strip())
 
     def feed(self, text: str) -> list[Sentence]:
         self._buffer += text

@@ -1,0 +1,213 @@
+"""What runs behind the engine's calls: the orchestrator, the request table, start and end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from engine.admission import AdmissionController
+from engine.config import EngineConfig
+from engine.errors import InvalidRequestError, UnavailableError
+from engine.messages import (
+    AbortedMessage,
+    DrainMessage,
+    ErrorMessage,
+    OutputMessage,
+    ScaleMessage,
+    ShutdownMessage,
+    ToCaller,
+)
+from engine.metrics import EngineMetrics
+from engine.orchestrator.core import OrchestratorCore
+from engine.orchestrator.runtime import Orchestrator
+from engine.orchestrator.snapshot import Snapshot
+from engine.output_queue import is_terminal
+from engine.pipeline import PipelineConfig
+from engine.request_table import RequestTable
+
+# Input processing is pure Python: more threads than this would only take turns.
+_NUM_INPUT_THREADS = 2
+_CENSUS_TIMEOUT_S = 10.0
+
+
+class EngineHost:
+    """The part of the engine that is the same for every request."""
+
+    def __init__(self, pipeline: PipelineConfig, config: EngineConfig | None = None) -> None:
+        self.pipeline = pipeline
+        self.config = config or EngineConfig()
+        self._admission = AdmissionController(self.config.max_running, self.config.max_waiting)
+        self._lock = threading.Lock()
+        self._table = RequestTable()
+        self._abort_ids = itertools.count(1)
+        self._abort_waiters: dict[int, Callable[[], None]] = {}
+        self._state_waiters: list[Callable[[], None]] = []
+        self._crash: str | None = None
+        self._is_stopped = False
+        self._pool = ThreadPoolExecutor(_NUM_INPUT_THREADS, "input")
+        self._orchestrator = Orchestrator(
+            pipeline,
+            self.config,
+            self._deliver,
+            self._abort_answered,
+            self._crashed,
+            self._state_changed,
+        )
+        self.metrics = EngineMetrics(lambda: self._orchestrator.snapshot)
+
+    # --- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the orchestrator and the replicas. Returns at once; see ``wait_ready``."""
+        self._orchestrator.start()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The orchestrator's state, at most a tenth of a second old."""
+        return self._orchestrator.snapshot
+
+    @property
+    def is_ready(self) -> bool:
+        return self._crash is None and not self._is_stopped and self.snapshot.is_ready
+
+    async def wait_ready(self, timeout_s: float | None = None) -> None:
+        """Wait until each stage has a ready replica.
+
+        Raises ``UnavailableError`` with the reason when a stage cannot start, or in time.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self.is_ready:
+                    event = self._waiter(self._state_waiters)
+                    if reason := self._crash or self.snapshot.failure:
+                        raise UnavailableError(reason)
+                    if self.is_ready:
+                        return
+                    await event.wait()
+        except TimeoutError:
+            raise UnavailableError(f"the engine was not ready within {timeout_s:g} s") from None
+
+    async def shutdown(self, drain_timeout_s: float | None = None) -> None:
+        """Take no new requests, let the running ones finish or hit the deadline, end all."""
+        self._admission.close()
+        drain_s = self.config.drain_timeout_s if drain_timeout_s is None else drain_timeout_s
+        self._orchestrator.submit(DrainMessage(time.monotonic() + drain_s))
+        loop, idle = asyncio.get_running_loop(), asyncio.Event()
+        self._table.when_idle(lambda: call_on(loop, idle.set))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(drain_s + 1):
+                await idle.wait()
+        self._table.close("the engine has been shut down")
+        self._is_stopped = True
+        self._orchestrator.submit(ShutdownMessage())
+        await asyncio.to_thread(self._orchestrator.join)
+        self._pool.shutdown(wait=False)
+
+    def readiness(self) -> dict[str, Any]:
+        """Per stage: ready and wanted replicas, restarts, and why it was given up, if it was."""
+        snapshot = self.snapshot
+        stages = {
+            s.name: {
+                "ready": s.num_ready,
+                "wanted": s.num_wanted,
+                "restarts": s.num_restarts,
+                "failure": s.failure,
+            }
+            for s in snapshot.stages
+        }
+        return {
+            "ready": self.is_ready,
+            "failure": self._crash or snapshot.failure,
+            "stages": stages,
+        }
+
+    def scale(self, stage_id: int, num_replicas: int) -> None:
+        """Set the number of replicas of a stage; surplus ones finish what they have first."""
+        if not 0 <= stage_id <= self.pipeline.final_stage_id:
+            raise InvalidRequestError(
+                f"stage_id must be between 0 and {self.pipeline.final_stage_id}", param="stage_id"
+            )
+        if num_replicas < 1:
+            raise InvalidRequestError("num_replicas must be at least 1", param="num_replicas")
+        self._orchestrator.submit(ScaleMessage(stage_id, num_replicas))
+
+    def check_integrity(self) -> None:
+        """Assert that nothing is left of any request, here, in the orchestrator and the workers.
+
+        Call when no request is running, and not on an event loop: it waits for the replicas.
+        """
+        assert self._table.num_live == 0, f"{self._table.num_live} requests are still running"
+        assert self._admission.num_taken == 0, "tickets are still out"
+        self._orchestrator.inspect(OrchestratorCore.check_integrity).result(_CENSUS_TIMEOUT_S)
+        held = self._census()
+        assert not any(held.values()), f"replicas still hold requests: {held}"
+
+    # --- on the orchestrator's thread ------------------------------------------------------------
+
+    def _deliver(self, message: ToCaller) -> None:
+        request = self._table.find(message.request_id)
+        if request is None:
+            return
+        if isinstance(message, OutputMessage) and message.finished:
+            self.metrics.queue_wait_s.observe(message.queue_wait_ms / 1000)
+        if is_terminal(message):
+            self._table.end(request)
+        request.queue.put(message)
+
+    def _abort_answered(self, message: AbortedMessage) -> None:
+        wake = self._abort_waiters.pop(message.abort_id, None)
+        if wake is not None:
+            wake()
+
+    def _state_changed(self, _snapshot: Snapshot) -> None:
+        with self._lock:
+            waiters, self._state_waiters = self._state_waiters, []
+        for wake in waiters:
+            wake()
+
+    def _crashed(self, reason: str) -> None:
+        """The orchestrator is gone: answer everyone who waits for it."""
+        self._crash = reason
+        self._admission.close()
+        self._table.close(reason)
+        for request_id in self._table.live_ids():
+            self._deliver(ErrorMessage(request_id, "unavailable", reason))
+        for abort_id in list(self._abort_waiters):
+            self._abort_answered(AbortedMessage(abort_id))
+        self._state_changed(self.snapshot)
+
+    def _waiter(self, waiters: list[Callable[[], None]]) -> asyncio.Event:
+        loop = asyncio.get_running_loop()
+        event = asyncio.Event()
+        with self._lock:
+            waiters.append(lambda: call_on(loop, event.set))
+        return event
+
+    def _census(self) -> dict[str, int]:
+        """How many requests each replica says it holds, asked now."""
+        seq = self._orchestrator.inspect(lambda core: core.supervisor.ping_all()).result()
+        give_up_at = time.monotonic() + _CENSUS_TIMEOUT_S
+
+        def look(core: OrchestratorCore) -> dict[str, int] | None:
+            replicas = [r for pool in core.pools for r in pool.ready()]
+            if any(r.last_pong_seq < seq for r in replicas):
+                return None
+            return {r.replica_id: r.num_held for r in replicas}
+
+        while True:
+            held = self._orchestrator.inspect(look).result()
+            if held is not None:
+                return held
+            assert time.monotonic() < give_up_at, "a replica does not answer its ping"
+            time.sleep(0.005)
+
+
+def call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has been closed; nobody waits any more
+        loop.call_soon_threadsafe(function)

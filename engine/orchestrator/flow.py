@@ -1,0 +1,330 @@
+"""A request's way through the stages: start, rows, forwarding, pauses, replays, its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.messages import (
+    AckMessage,
+    ErrorMessage,
+    InteractionMessage,
+    OutputMessage,
+    OutputRow,
+    Payload,
+    StageAbort,
+    StagePause,
+    StageResume,
+    ToReplica,
+)
+from engine.orchestrator.counters import CoreCounters
+from engine.orchestrator.effects import Deliver, Effect, SendControl, SendData
+from engine.orchestrator.groups import BrokenGroupError
+from engine.orchestrator.records import Input, PauseReason, RequestRecord, StageState
+from engine.orchestrator.releases import Releases
+from engine.orchestrator.supervisor import ReplicaSupervisor
+from engine.pipeline import PipelineConfig
+from engine.stage_pool import Replica, StagePool
+
+# A request that was running when its replica died twice in a row, without any output in between,
+# is taken to be the cause.
+_MAX_ATTEMPTS = 2
+
+
+class RequestFlow:
+    """Moves single requests. ``forget`` is called once for a request, when it ends."""
+
+    def __init__(
+        self,
+        pipeline: PipelineConfig,
+        pools: list[StagePool],
+        supervisor: ReplicaSupervisor,
+        releases: Releases,
+        counters: CoreCounters,
+        *,
+        max_buffered_samples: int,
+        emit: Callable[[Effect], None],
+        forget: Callable[[RequestRecord], None],
+    ) -> None:
+        self._pipeline = pipeline
+        self._pools = pools
+        self._supervisor = supervisor
+        self._releases = releases
+        self._counters = counters
+        self._max_buffered_samples = max_buffered_samples
+        self._emit = emit
+        self._forget = forget
+
+    # --- starting and restarting a stage ---------------------------------------------------------
+
+    def start_stage(self, record: RequestRecord, stage_id: int, now: float) -> None:
+        """Bind a stage and send it the request with its journal; wait if there is no replica."""
+        progress = record.stages[stage_id]
+        pool = self._pools[stage_id]
+        replica = pool.bind(record.request_id, record.submission.data_parallel_rank)
+        if replica is None:
+            if progress.state is not StageState.UNBOUND:
+                progress.state, progress.unbound_since = StageState.UNBOUND, now
+            return
+        if progress.count_attempt() > _MAX_ATTEMPTS:
+            reason = f"stage {pool.config.name!r} failed twice at this request"
+            self.fail(record, "stage_failed", reason)
+            return
+        self._counters.num_replays += progress.num_starts > 1
+        progress.state, progress.has_finish_row = StageState.BOUND, False
+        if stage_id == 0 and record.group is not None:
+            record.group.restart()
+        for request in record.stage_requests(stage_id):
+            self._send_data(replica, request)
+        for item in progress.inputs:
+            self._send_data(replica, item)
+
+    def replica_ready(self, record: RequestRecord, stage_id: int, now: float) -> None:
+        if stage_id < len(record.stages) and record.stages[stage_id].state is StageState.UNBOUND:
+            self.start_stage(record, stage_id, now)
+
+    def replica_lost(self, record: RequestRecord, stage_id: int, now: float) -> None:
+        """Run the stage again elsewhere; the pool has undone the binding."""
+        record.stages[stage_id].state = StageState.IDLE
+        self._restart(record, stage_id, now)
+
+    def released(self, record: RequestRecord, stage_id: int, now: float) -> None:
+        """The replica has let go of a request that goes on."""
+        progress = record.stages[stage_id]
+        if progress.state is StageState.RELEASING:
+            self._pools[stage_id].release(record.request_id)
+            progress.state = StageState.IDLE
+            self._restart(record, stage_id, now)
+
+    def check_unbound(self, record: RequestRecord, now: float) -> None:
+        """Fail a request that has waited too long for a replica, or waits in vain."""
+        for pool, progress in zip(self._pools, record.stages, strict=False):
+            if progress.state is not StageState.UNBOUND:
+                continue
+            failure = self._supervisor.health[pool.stage_id].failure
+            if failure or now - progress.unbound_since > pool.config.replica_deadline_s:
+                reason = failure or f"no replica of stage {pool.config.name!r} came back in time"
+                self.fail(record, "unavailable", reason)
+                return
+
+    def _restart(self, record: RequestRecord, stage_id: int, now: float) -> None:
+        """A later stage without input has nothing to do yet; it starts with its next input."""
+        if stage_id == 0 or record.stages[stage_id].inputs:
+            self.start_stage(record, stage_id, now)
+
+    # --- rows ------------------------------------------------------------------------------------
+
+    def row(self, record: RequestRecord, stage_id: int, row: OutputRow, now: float) -> None:
+        """What a step did for a request."""
+        progress = record.stages[stage_id]
+        if progress.has_finish_row:
+            return  # said twice
+        if row.start_sample != progress.position:
+            self._take_back(record, stage_id)  # a payload was dropped or doubled: replay
+            return
+        progress.position += row.num_samples
+        progress.has_finish_row = row.finished
+        progress.checkpoint(row.units_done, row.done_position)
+        self._check_pending(record, stage_id)
+        if stage_id == 0 and record.group is not None:
+            record.group.take_parent(row, now)
+            self._pass_on_group(record, now)
+        else:
+            self._complete_row(record, stage_id, row, now)
+
+    def companion_row(self, record: RequestRecord, row: OutputRow, now: float) -> None:
+        """What a step did for a companion: never the client's business, only its parent's."""
+        assert record.group is not None
+        companion = record.group.companions[row.request_id]
+        if companion.is_finished:
+            return
+        if row.start_sample != companion.position:
+            self._take_back(record, 0)
+            return
+        record.group.take_companion(companion, row, now)
+        self._pass_on_group(record, now)
+
+    def _pass_on_group(self, record: RequestRecord, now: float) -> None:
+        assert record.group is not None
+        try:
+            rows = record.group.ready_rows()
+        except BrokenGroupError as error:
+            self.fail(record, "stage_failed", f"its CFG companion {str(error)!r} ended too early")
+            return
+        for row in rows:
+            self._complete_row(record, 0, row, now)
+
+    def _complete_row(
+        self, record: RequestRecord, stage_id: int, row: OutputRow, now: float
+    ) -> None:
+        if row.finished:
+            record.stages[stage_id].state = StageState.FINISHED
+            self._pools[stage_id].release(record.request_id)
+            self._supervisor.end_drained(self._pools[stage_id], now)
+        is_last = stage_id == record.submission.final_stage_id
+        if not is_last and (row.payload is not None or row.finished):
+            self.append_update(record, stage_id + 1, row.payload or {}, now, final=row.finished)
+        if stage_id in record.submission.final_output_stage_ids:
+            self._output(record, stage_id, row, now)
+
+    def _output(self, record: RequestRecord, stage_id: int, row: OutputRow, now: float) -> None:
+        """Deliver what a row brought; the request ends with its last output stage."""
+        if row.finished:
+            record.open_outputs.discard(stage_id)
+        ends = not record.open_outputs
+        if row.payload is None and not ends:
+            return
+        output = OutputMessage(
+            record.request_id,
+            stage_id,
+            row.payload,
+            row.start_sample,
+            row.num_samples,
+            finished=ends,
+            queue_wait_ms=((record.started_at or now) - record.arrived_at) * 1000,
+        )
+        if ends:
+            self._counters.num_finished += 1
+            self.end(record, output)
+            return
+        self._emit(Deliver(output))
+        if self._pipeline.stages[stage_id].engine_output_type == "audio":
+            record.delivered_samples += row.num_samples
+            self._check_buffered(record)
+
+    def _take_back(self, record: RequestRecord, stage_id: int) -> None:
+        """Have the replica let go of a request that goes on; it restarts when it has."""
+        replica = self._pools[stage_id].replica_of(record.request_id)
+        assert replica is not None, "a bound stage has a replica"
+        record.stages[stage_id].state = StageState.RELEASING
+        self._let_go(record, stage_id, replica)
+
+    # --- inputs ----------------------------------------------------------------------------------
+
+    def append_update(
+        self, record: RequestRecord, stage_id: int, payload: Payload, now: float, *, final: bool
+    ) -> None:
+        """One more input of a stage: a segment of text, or a unit of the stage before."""
+        update = record.stages[stage_id].append_update(record.request_id, payload, final=final)
+        self._send_input(record, stage_id, update, now)
+        self._check_pending(record, stage_id)
+
+    def interact(self, record: RequestRecord, message: InteractionMessage, now: float) -> None:
+        """Pause, resume, flush or update; acknowledged as soon as it is in force or in order."""
+        if message.kind in ("pause", "resume"):
+            for stage_id in range(len(record.stages)):
+                on = message.kind == "pause"
+                self._set_pause(record, stage_id, PauseReason.INTERACTION, on=on)
+        else:
+            item = record.stages[0].append_interaction(
+                record.request_id, message.kind, message.arguments
+            )
+            self._send_input(record, 0, item, now)
+        self._emit(Deliver(AckMessage(record.request_id, message.event_id, message.kind)))
+
+    def interrupt(self, record: RequestRecord, message: InteractionMessage, now: float) -> None:
+        """Drop all that was not delivered. A request that takes no more text ends here."""
+        result = {"resume_sample": record.delivered_samples, **message.arguments}
+        self._emit(Deliver(AckMessage(record.request_id, message.event_id, message.kind, result)))
+        if record.input_closed:
+            self._counters.num_finished += 1
+            stage_id = record.submission.final_output_stage_ids[-1]
+            position = record.stages[stage_id].position
+            self.end(
+                record,
+                OutputMessage(record.request_id, stage_id, None, position, finished=True),
+            )
+            return
+        for stage_id, progress in enumerate(record.stages):
+            progress.cut()
+            if progress.state is StageState.BOUND:
+                self._take_back(record, stage_id)
+            self._check_pending(record, stage_id)
+        record.consumed_samples = record.delivered_samples
+        self._check_buffered(record)
+
+    def _send_input(self, record: RequestRecord, stage_id: int, item: Input, now: float) -> None:
+        """Send an input on, if the stage runs; else the journal keeps it for its start."""
+        progress = record.stages[stage_id]
+        if progress.state is StageState.BOUND:
+            replica = self._pools[stage_id].replica_of(record.request_id)
+            assert replica is not None, "a bound stage has a replica"
+            self._send_data(replica, item)
+        elif progress.state is StageState.IDLE and stage_id > 0:
+            self.start_stage(record, stage_id, now)
+
+    # --- endings ---------------------------------------------------------------------------------
+
+    def fail(
+        self, record: RequestRecord, code: str, message: str, param: str | None = None
+    ) -> None:
+        self._counters.num_failed += 1
+        self.end(record, ErrorMessage(record.request_id, code, message, param))
+
+    def end(self, record: RequestRecord, terminal: OutputMessage | ErrorMessage) -> None:
+        """Deliver the terminal message and let go of the request in every stage that has it."""
+        for stage_id in range(len(record.stages)):
+            replica = self._pools[stage_id].release(record.request_id)
+            if replica is not None:
+                self._let_go(record, stage_id, replica)
+        self._forget(record)
+        self._emit(Deliver(terminal))
+
+    def _let_go(self, record: RequestRecord, stage_id: int, replica: Replica) -> None:
+        member_ids = record.member_ids(stage_id)
+        self._send_control(replica, StageAbort(member_ids))
+        for member_id in member_ids:
+            self._releases.expect(member_id, replica.replica_id)
+
+    # --- pauses ----------------------------------------------------------------------------------
+
+    def consumed(self, record: RequestRecord, num_samples: int) -> None:
+        """The caller has taken that much of the request's audio."""
+        record.consumed_samples = max(record.consumed_samples, num_samples)
+        self._check_buffered(record)
+
+    def _check_buffered(self, record: RequestRecord) -> None:
+        """Pause at the limit, go on at half of it: without the gap each chunk would toggle."""
+        buffered = record.delivered_samples - record.consumed_samples
+        for stage_id in record.submission.final_output_stage_ids:
+            if buffered >= self._max_buffered_samples:
+                self._set_pause(record, stage_id, PauseReason.CALLER, on=True)
+            elif buffered <= self._max_buffered_samples // 2:
+                self._set_pause(record, stage_id, PauseReason.CALLER, on=False)
+
+    def _check_pending(self, record: RequestRecord, stage_id: int) -> None:
+        """Hold the stage before while enough of its units wait here."""
+        if stage_id == 0:
+            return
+        limit = self._pipeline.stages[stage_id].max_pending_units
+        num_pending = record.stages[stage_id].num_pending
+        if num_pending >= limit:
+            self._set_pause(record, stage_id - 1, PauseReason.DOWNSTREAM, on=True)
+        elif num_pending <= limit // 2:
+            self._set_pause(record, stage_id - 1, PauseReason.DOWNSTREAM, on=False)
+
+    def _set_pause(
+        self, record: RequestRecord, stage_id: int, reason: PauseReason, *, on: bool
+    ) -> None:
+        progress = record.stages[stage_id]
+        if on == (reason in progress.pauses):
+            return
+        was_paused = bool(progress.pauses)
+        progress.pauses ^= {reason}
+        replica = self._pools[stage_id].replica_of(record.request_id)
+        if replica is None or progress.state is not StageState.BOUND:
+            return  # its start will say whether it is paused
+        if bool(progress.pauses) != was_paused:
+            kind = StagePause if on else StageResume
+            self._send_control(replica, kind(record.request_id))
+
+    # --- sending ---------------------------------------------------------------------------------
+
+    def _send_data(self, replica: Replica, message: ToReplica) -> None:
+        replica.num_data_sent += 1
+        self._emit(SendData(replica.replica_id, message))
+
+    def _send_control(
+        self, replica: Replica, message: StageAbort | StagePause | StageResume
+    ) -> None:
+        message.after_seq = replica.num_data_sent
+        self._emit(SendControl(replica.replica_id, message))

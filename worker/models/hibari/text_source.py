@@ -1,0 +1,144 @@
+"""The text of one request as phoneme chunks: at once for a whole text, piece by piece else.
+
+Chunks depend on the inputs and their order alone, never on when they came: a replay that feeds the
+same inputs gets the same chunks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from worker.models.hibari.text.clean import CleanText, clean_text
+from worker.models.hibari.text.draft import Span
+from worker.models.hibari.text.phonemes import PhonemeChunk, Phonemizer
+from worker.models.hibari.text.sentences import Sentence, SentenceSplitter, split_sentences
+
+logger = logging.getLogger("voxloom.worker.models.hibari.text_source")
+
+
+@dataclass(slots=True)
+class Speaker:
+    """How text is spoken. An update replaces it for the text that comes after."""
+
+    speed: float
+    british: bool
+    model_path: str
+    shape: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenChunk:
+    """Phonemes, who speaks them, and where their words are in the request's text."""
+
+    phonemes: PhonemeChunk
+    speaker: Speaker
+    locate: Callable[[Span], Span]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A cleaned text that waits to be read; it starts at ``offset`` of the request's text."""
+
+    clean: CleanText
+    offset: int
+    speaker: Speaker
+
+
+_Line: TypeAlias = tuple[Sentence, _Piece]
+
+
+class TextSource:
+    """``take`` gives the next chunk. Only ``take`` does the work of reading a sentence."""
+
+    def __init__(self, phonemizers: dict[bool, Phonemizer], speaker: Speaker) -> None:
+        self._phonemizers = phonemizers
+        self._speaker = speaker
+        self._splitter = SentenceSplitter()
+        self._pieces: deque[_Piece] = deque()
+        self._sentences: Iterator[_Line] = iter(())
+        self._next_line: _Line | None = None
+        self._chunks: Iterator[SpokenChunk] = iter(())
+        self._next_chunk: SpokenChunk | None = None
+
+    @property
+    def is_exhausted(self) -> bool:
+        """There is nothing to take before more input comes.
+
+        A sentence that turns out to have no sound counts until it has been looked at.
+        """
+        return self._next_chunk is None and self._next_line is None
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is left of the inputs so far, not even the start of a sentence."""
+        return self.is_exhausted and not self._splitter.has_text
+
+    def put_clean(self, clean: CleanText) -> None:
+        """The whole text of a request, cleaned already."""
+        self._put(_Piece(clean, 0, self._speaker))
+
+    def feed(self, text: str, offset: int) -> None:
+        """A piece as it was written, at ``offset`` of the request's text.
+
+        The sentences that it completes can be taken.
+        """
+        if not self._splitter.has_text:
+            self._splitter = SentenceSplitter(offset)
+        self._put_sentences(self._splitter.feed(text))
+
+    def flush(self) -> None:
+        """What is buffered is a sentence, although no end of one has come."""
+        self._put_sentences(self._splitter.flush())
+
+    def update(self, speaker: Speaker) -> None:
+        """The voice changes here: what is buffered was meant for the one before."""
+        self.flush()
+        self._speaker = speaker
+
+    def take(self) -> SpokenChunk | None:
+        """The next chunk, or None if there is none before more input."""
+        chunk = self._next_chunk
+        while chunk is None and self._next_line is not None:
+            self._chunks = self._chunks_of(self._next_line)
+            self._next_line = self._read_line()
+            chunk = next(self._chunks, None)
+        self._next_chunk = next(self._chunks, None)
+        return chunk
+
+    def _put_sentences(self, sentences: list[Sentence]) -> None:
+        for sentence in sentences:
+            clean = clean_text(sentence.text)
+            self._put(_Piece(clean, sentence.span.start, self._speaker))
+
+    def _put(self, piece: _Piece) -> None:
+        self._pieces.append(piece)
+        if self._next_line is None:
+            self._next_line = self._read_line()
+
+    def _read_line(self) -> _Line | None:
+        while True:
+            line = next(self._sentences, None)
+            if line is not None or not self._pieces:
+                return line
+            piece = self._pieces.popleft()
+            self._sentences = _lines(piece)
+
+    def _chunks_of(self, line: _Line) -> Iterator[SpokenChunk]:
+        sentence, piece = line
+
+        def locate(span: Span) -> Span:
+            original = piece.clean.original_span(span.start, span.end)
+            return Span(original.start + piece.offset, original.end + piece.offset)
+
+        phonemizer = self._phonemizers[piece.speaker.british]
+        for phonemes in phonemizer.chunks(sentence, logger.warning):
+            yield SpokenChunk(phonemes, piece.speaker, locate)
+
+
+def _lines(piece: _Piece) -> Iterator[_Line]:
+    for sentence in split_sentences(piece.clean.text):
+        yield sentence, piece
