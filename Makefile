@@ -1,8 +1,10 @@
 # Every target makes and uses its own virtual environment, .venv.
 #
 #   PYTHON           the Python (3.11 or newer) that .venv is made with
-#   PORT, ARGS       the port of `make serve`, and further arguments of voxloom or the benchmarks
-#   TORCH_INDEX_URL  a package index with CPU builds of torch, for `make dev` (CONTRIBUTING.md)
+#   PORT, ARGS       the port of `make serve`, and further arguments of what a target runs
+#   TORCH_INDEX_URL  a further package index for `make dev`, with torch's builds for CPUs: the one
+#                    that pip finds by itself may bring some gigabytes of GPU libraries along
+#   BUILDER          docker, podman or buildah, for `make image`; ARGS go to it
 
 PYTHON ?= python3
 VENV := .venv
@@ -44,8 +46,9 @@ test: check
 bench: dev
 	$(BIN)/python -m benchmarks $(ARGS)
 
+# Without that format podman and buildah drop the health check.
 image:
-	$(BUILDER) build -t $(IMAGE) .
+	BUILDAH_FORMAT=docker $(BUILDER) build -t $(IMAGE) $(ARGS) .
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

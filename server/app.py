@@ -20,6 +20,7 @@ from server.engine_port import EnginePort
 from server.errors import handle_http_exception, handle_validation_error, handle_voxloom_error
 from server.metrics import ServerMetrics
 from server.middleware import ApiKeyGate, BodyLimit, CanonicalPaths, Cors, RequestScope
+from server.routes.docs import docs_routes
 from server.routes.health import health_routes
 from server.routes.metrics import metrics_routes
 from server.routes.models import model_routes
@@ -45,6 +46,8 @@ def create_app(engine: EnginePort, settings: ServerSettings | None = None) -> Fa
         description="Text to speech, with OpenAI's API.",
         version=API_VERSION,
         redirect_slashes=False,
+        # FastAPI's own pages load their scripts from elsewhere, and this server runs offline.
+        docs_url=None,
         redoc_url=None,
         lifespan=_lifespan(life, encoders),
         exception_handlers={
@@ -80,6 +83,7 @@ def _add_routes(app: FastAPI, service: SpeechService) -> None:
     app.include_router(voice_routes(engine))
     app.include_router(model_routes(catalog))
     app.include_router(health_routes(engine, f"http://{settings.host}:{settings.port}"))
+    app.include_router(docs_routes(lambda: app.openapi()))
     app.include_router(metrics_routes(engine.metrics.registry, service.metrics.registry))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -122,6 +123,9 @@ def _sampling(request: SpeechRequest, engine: EnginePort) -> list[SamplingParams
     ]
 
 
+@lru_cache(
+    maxsize=256
+)  # few formats and rates are in use, and the search costs up to a millisecond
 def _sample_rate(fmt: AudioFormat, source_rate: int, asked: int | None) -> int:
     try:
         return resolve_sample_rate(fmt, source_rate, asked)

@@ -118,7 +118,10 @@ class SpeechResponse(Response):
     async def _send_events(
         self, pcm: AsyncIterator[memoryview], source: PcmSource, sender: BodySender
     ) -> None:
-        async with aclosing(self._encoded(pcm)) as body, aclosing(sse.mark_idle(body)) as parts:
+        async with (
+            aclosing(self._encoded(pcm)) as body,
+            aclosing(sse.mark_idle(body, sse.IDLE_S)) as parts,
+        ):
             async for data in parts:
                 if not sender.is_started:
                     await sender.start(_event_headers(source))
@@ -213,9 +216,11 @@ def _event_headers(source: PcmSource) -> dict[str, str]:
 
 def _warning_headers(warnings: tuple[str, ...]) -> dict[str, str]:
     """The warnings, separated by ``; ``, with what is not printable ASCII percent-encoded."""
+    if not warnings:
+        return {}
     joined = "; ".join(warnings).encode("utf-8", "replace")
     text = quote(joined, safe=_PRINTABLE)[:_MAX_WARNINGS_CHARS].strip()
-    return {"x-voxloom-warnings": text} if text else {}
+    return {"x-voxloom-warnings": text}
 
 
 def _trace_headers(scope: Scope) -> dict[str, str] | None:

@@ -36,9 +36,7 @@ def audio_done(num_input_tokens: int, num_output_tokens: int) -> bytes:
     return event({"type": "speech.audio.done", "usage": usage})
 
 
-async def mark_idle(
-    items: AsyncIterator[T], idle_s: float = IDLE_S
-) -> AsyncGenerator[T | None, None]:
+async def mark_idle(items: AsyncIterator[T], idle_s: float) -> AsyncGenerator[T | None, None]:
     """``items``, and None whenever none has come for ``idle_s`` seconds. Items are not None."""
     pending: asyncio.Future[T | None] | None = None
     try:

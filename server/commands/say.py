@@ -108,7 +108,7 @@ async def _write_speech(
         prompt,
         sampling_params_list=None if seed is None else sampling,
     )
-    progress = _Progress(engine.pipeline.sample_rate)
+    progress = Progress(engine.pipeline.sample_rate)
     async with aclosing(outputs):
         async for output in outputs:
             for warning in output.warnings:
@@ -121,7 +121,7 @@ async def _write_speech(
         raise InvalidRequestError("the text made no audio")
 
 
-class _Progress:
+class Progress:
     """A line on the terminal that says how much has been spoken. Silent when piped."""
 
     def __init__(self, sample_rate: int) -> None:
@@ -136,14 +136,15 @@ class _Progress:
         now = time.monotonic()
         if self._is_shown and now - self._shown_at > _PROGRESS_INTERVAL_S:
             self._shown_at = now
-            self._show("\r")
+            self._show()
 
     def finish(self) -> None:
         if self._is_shown:
-            self._show("\n")
+            self._show()
+            print(file=sys.stderr)
 
-    def _show(self, end: str) -> None:
+    def _show(self) -> None:
         audio_s = self.num_samples / self._sample_rate
         speed = audio_s / max(1e-6, time.monotonic() - self._started_at)
         line = f"{audio_s:8.1f} s spoken, {speed:5.1f} times as fast as speech"
-        print(f"\r{line}", end="" if end == "\r" else end, file=sys.stderr, flush=True)
+        print(f"\r{line}", end="", file=sys.stderr, flush=True)

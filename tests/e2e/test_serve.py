@@ -11,6 +11,7 @@ import subprocess
 import sys
 import wave
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,17 @@ def test_a_client_that_leaves_frees_its_request(server: ServerProcess) -> None:
 
     server.await_metric(running, 0)
     server.await_metric(ended, 1)
+
+
+def test_each_of_many_at_once_gets_its_own_audio(server: ServerProcess) -> None:
+    texts = [f"{'word ' * (number % 7 + 1)}{number}" for number in range(24)]
+    alone = [server.speak(text, seed=number).read() for number, text in enumerate(texts)]
+    with ThreadPoolExecutor(12) as threads:
+        together = threads.map(
+            lambda item: server.speak(item[1], seed=item[0]).read(), enumerate(texts)
+        )
+
+        assert list(together) == alone
 
 
 def test_sigterm_lets_a_running_answer_end_and_leaves_no_process() -> None:

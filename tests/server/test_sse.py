@@ -61,7 +61,7 @@ def test_what_the_items_raise_is_raised() -> None:
         raise KeyError("x")
 
     async def run() -> None:
-        async for _ in sse.mark_idle(items()):
+        async for _ in sse.mark_idle(items(), idle_s=1.0):
             pass
 
     with pytest.raises(KeyError):

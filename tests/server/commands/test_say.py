@@ -14,7 +14,7 @@ import pytest
 from engine.errors import ConfigError
 from server.audio.formats import AudioFormat
 from server.cli import build_parser, main
-from server.commands.say import choose_format, read_text
+from server.commands.say import Progress, choose_format, read_text
 
 SAY = ["say", "--pipeline", "sine"]
 
@@ -52,6 +52,25 @@ def test_the_text_comes_from_where_it_was_given(
     assert read_text(parse(["say", "argument"])) == "argument"
     assert read_text(parse(["say", "-f", str(tmp_path / "t")])) == "from the file ☃"
     assert read_text(parse(["say", "-f", "-"])) == "from the pipe"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("stream", "shows"), [(Terminal(), True), (io.StringIO(), False)])
+def test_progress_is_shown_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, shows: bool
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    progress = Progress(1000)
+
+    progress.add(1500)
+    progress.finish()
+
+    assert ("1.5 s spoken" in stream.getvalue()) is shows
+    assert progress.num_samples == 1500
 
 
 @pytest.mark.process

@@ -66,7 +66,3 @@ def test_the_document_can_be_asked_for_again(document: Any) -> None:
     app = create_app(FakeEngine())
 
     assert app.openapi() == app.openapi()
-
-
-def test_there_is_a_page_to_read_it(document: Any) -> None:
-    assert request(create_app(FakeEngine()), "GET", "/docs").status == 200

@@ -43,7 +43,7 @@ class Code2Wav:
     """Makes samples from prosody. Thread-safe: its streams may be stepped on different threads."""
 
     def __init__(self, voice: VoiceGraph) -> None:
-        self._decoder = Decoder(voice, load_reach(voice))
+        self.decoder = Decoder(voice, load_reach(voice))
         load_noise()
 
     @classmethod
@@ -82,7 +82,7 @@ class Code2Wav:
         """
         _check(ids, durations, f0, energy, skip_frames)
         f0 = shape.apply_to_pitch(f0)
-        decoder = DecoderStream(self._decoder, self._decoder.prepare(ids, durations, f0, energy))
+        decoder = DecoderStream(self.decoder, self.decoder.prepare(ids, durations, f0, energy))
         return SentenceStream(decoder, VocoderStream(f0, seed, shape, skip_frames), skip_frames)
 
 
