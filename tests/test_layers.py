@@ -99,9 +99,7 @@ def test_package_init_files_are_empty(package: str) -> None:
 
 def test_there_is_no_cycle_between_modules() -> None:
     graph = {
-        module_name(path): {
-            m for m in imported_modules(path) if m.partition(".")[0] in PACKAGES
-        }
+        module_name(path): {m for m in imported_modules(path) if m.partition(".")[0] in PACKAGES}
         for package in PACKAGES
         for path in source_files(package)
     }
