@@ -15,9 +15,11 @@ import numpy.typing as npt
 from worker.models.hibari.calibrate import load_reach
 from worker.models.hibari.decoder import Decoder, DecoderStream
 from worker.models.hibari.graphs import VoiceGraph, read_voice
+from worker.models.hibari.noise import load_noise
 from worker.models.hibari.prosody_net import MIN_IDS, ProsodyFrames, ProsodyNet, bundled_voice
+from worker.models.hibari.pulses import HOP, SAMPLE_RATE
 from worker.models.hibari.shape import NEUTRAL, VoiceShape
-from worker.models.hibari.vocoder import HOP, SAMPLE_RATE, VocoderStream, load_noise
+from worker.models.hibari.vocoder import VocoderStream
 
 __all__ = [
     "HOP",
