@@ -144,8 +144,8 @@ class EngineHost:
         """
         assert self._table.num_live == 0, f"{self._table.num_live} requests are still running"
         assert self._admission.num_taken == 0, "tickets are still out"
-        self._orchestrator.inspect(OrchestratorCore.check_integrity).result(_CENSUS_TIMEOUT_S)
         held = self._census()
+        self._orchestrator.inspect(OrchestratorCore.check_integrity).result(_CENSUS_TIMEOUT_S)
         assert not any(held.values()), f"replicas still hold requests: {held}"
 
     # --- on the orchestrator's thread ------------------------------------------------------------
@@ -190,13 +190,13 @@ class EngineHost:
         return event
 
     def _census(self) -> dict[str, int]:
-        """How many requests each replica says it holds, asked now."""
+        """How many requests each replica holds, asked now and once all aborts are through."""
         seq = self._orchestrator.inspect(lambda core: core.supervisor.ping_all()).result()
         give_up_at = time.monotonic() + _CENSUS_TIMEOUT_S
 
         def look(core: OrchestratorCore) -> dict[str, int] | None:
             replicas = [r for pool in core.pools for r in pool.ready()]
-            if any(r.last_pong_seq < seq for r in replicas):
+            if core.is_releasing or any(r.last_pong_seq < seq for r in replicas):
                 return None
             return {r.replica_id: r.num_held for r in replicas}
 

@@ -96,6 +96,8 @@ def _environment(gpus: tuple[tuple[int, ...], ...], rank: int) -> dict[str, str]
     # spinning pools collapse when another process takes a core.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         environment.setdefault(name, "1")
+    # onnxruntime reports its use by default and leaves files in the home directory for it.
+    environment.setdefault("ORT_DISABLE_TELEMETRY", "1")
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus[rank % len(gpus)]))
     return environment
