@@ -33,7 +33,7 @@ TEXT = (
     "The old lighthouse keeper climbed the narrow winding stairs every evening "
     "to light the lamp before the ships came home."
 )
-STEP_FRAMES = 80
+STEP_FRAMES = 160
 SKIP_FRAMES = 20
 FIRST_SAMPLES = 1920
 """80 ms"""
