@@ -31,7 +31,7 @@ _LEADS = (
     "Without so much as a single word",
     "As far as anyone could tell that day",
     "In a small town on the coast of Maine",
-    "After what had seemed like a very long and hard winter",
+    "After what had seemed like a long and hard winter",
 )
 _CLAUSE_WORDS, _JOINT_WORDS, _SHORT_WORDS = 9, 2, 5
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass
 from statistics import median
 
@@ -23,6 +24,7 @@ _BARE_THREADS = (2, 4)
 _QUIET_CORES = 0.15
 _NUM_QUIET_ROUNDS = 7
 _MAX_ROUNDS = 30
+_MAX_S = 240.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,13 @@ def run(options: Options) -> Report:
     num_texts = options.pick(48, 4)
     bare = BareLibrary()
     rounds: list[Round] = []
+    give_up_at = time.monotonic() + _MAX_S
     with running_server(options.pipeline) as server:
         serve_burst(server, sentences(0, num_texts, NUM_WORDS))
         for seed in range(1, 1 + options.pick(_MAX_ROUNDS, 1)):
             rounds.append(_round(server, bare, sentences(seed, num_texts, NUM_WORDS)))
-            if sum(r.others_cores < _QUIET_CORES for r in rounds) >= _NUM_QUIET_ROUNDS:
+            num_quiet = sum(r.others_cores < _QUIET_CORES for r in rounds)
+            if num_quiet >= _NUM_QUIET_ROUNDS or time.monotonic() > give_up_at:
                 break
     return _report(rounds)
 
