@@ -88,9 +88,12 @@ async def running(
 
 def run(scenario: Callable[[], Awaitable[T]]) -> T:
     """Run a scenario on a loop of its own, with a limit against hanging."""
+    return run_for(scenario, TIMEOUT_S)
 
+
+def run_for(scenario: Callable[[], Awaitable[T]], limit_s: float) -> T:
     async def limited() -> T:
-        return await asyncio.wait_for(scenario(), TIMEOUT_S)
+        return await asyncio.wait_for(scenario(), limit_s)
 
     return asyncio.run(limited())
 
