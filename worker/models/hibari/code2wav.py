@@ -23,6 +23,8 @@ Int16Array = npt.NDArray[np.int16]
 # First and last sample of a word in the request's stream, and its first and last character in the
 # request's text.
 Word: TypeAlias = tuple[int, int, int, int]
+# First and last character of a sentence in the request's text, and whether it ends with the chunk.
+SentencePart: TypeAlias = tuple[int, int, bool]
 
 FRAME_SAMPLES = 300  # 12.5 ms at 24 kHz
 # The model starts each sentence with about 0.32 s of silence. Where speech begins, this much of it
@@ -110,20 +112,30 @@ class Code2WavStage:
     def step(self, batch: Sequence[str]) -> StepOutput:
         audio: dict[str, Int16Array] = {}
         words: dict[str, list[Word]] = {}
+        sentences: dict[str, SentencePart] = {}
         rows: dict[str, RowStatus] = {}
         for request_id in batch:
             request = self._requests[request_id]
+            num_units = request.units_done
+            unit = request.units[0] if request.units else None
             try:
                 samples = self._advance(request)
             except Exception as error:
                 rows[request_id] = RowStatus(error=error)
                 continue
-            if len(samples):
+            if len(samples) and unit is not None:
                 audio[request_id] = samples
                 words[request_id], request.words = request.words, []
+                is_whole = request.units_done > num_units
+                sentences[request_id] = _sentence_part(unit, is_whole)
             rows[request_id] = _status(request)
         meta = {"req_id": list(audio), "sparse_audio": ["1"]}
-        outputs = {"meta": meta, "audio": list(audio.values()), "words": list(words.values())}
+        outputs = {
+            "meta": meta,
+            "audio": list(audio.values()),
+            "words": list(words.values()),
+            "sentence": list(sentences.values()),
+        }
         return StepOutput(outputs, rows)
 
     def fingerprint(self) -> Fingerprint:
@@ -210,6 +222,12 @@ def place_words(unit: dict[str, Any], start_sample: int) -> list[Word]:
 def _num_skipped_frames(unit: dict[str, Any]) -> int:
     """Where speech begins, the frames of the leading pad beyond those that are kept."""
     return max(0, 2 * int(unit["durations"][0]) - _LEAD_FRAMES) if unit["begins"] else 0
+
+
+def _sentence_part(unit: dict[str, Any], is_whole: bool) -> SentencePart:
+    """What a chunk of a unit's audio is of its sentence; ``is_whole``: the unit ends with it."""
+    first_char, last_char, ends_sentence = unit["sentence"]
+    return (first_char, last_char, ends_sentence and is_whole)
 
 
 def _step_frames(request: _Request) -> int:

@@ -160,6 +160,8 @@ class ProsodyStage:
             frames,
             seed=unit_seed(request.seed, number),
             begins=number == request.cut_position,
+            sentence=chunk.sentence,
+            ends_sentence=chunk.ends_sentence,
             locate=chunk.locate,
             shape=speaker.shape,
             model_path=speaker.model_path,

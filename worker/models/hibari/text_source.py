@@ -32,11 +32,17 @@ class Speaker:
 
 @dataclass(frozen=True, slots=True)
 class SpokenChunk:
-    """Phonemes, who speaks them, and where their words are in the request's text."""
+    """Phonemes, who speaks them, and where their words are in the request's text.
+
+    ``sentence`` is the place of the whole sentence there; ``ends_sentence``: it has no further
+    chunk.
+    """
 
     phonemes: PhonemeChunk
     speaker: Speaker
     locate: Callable[[Span], Span]
+    sentence: Span
+    ends_sentence: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +141,11 @@ class TextSource:
             return Span(original.start + piece.offset, original.end + piece.offset)
 
         phonemizer = self._phonemizers[piece.speaker.british]
-        for phonemes in phonemizer.chunks(sentence, logger.warning):
-            yield SpokenChunk(phonemes, piece.speaker, locate)
+        # All of them at once: the first one costs the reading of the whole sentence anyway.
+        chunks = list(phonemizer.chunks(sentence, logger.warning))
+        span = locate(sentence.span)
+        for number, phonemes in enumerate(chunks, 1):
+            yield SpokenChunk(phonemes, piece.speaker, locate, span, number == len(chunks))
 
 
 def _lines(piece: _Piece) -> Iterator[_Line]:

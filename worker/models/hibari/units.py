@@ -28,6 +28,8 @@ def make_unit(
     *,
     seed: int,
     begins: bool,
+    sentence: Span,
+    ends_sentence: bool,
     locate: Callable[[Span], Span],
     shape: dict[str, float],
     model_path: str,
@@ -37,6 +39,8 @@ def make_unit(
     ``ids`` int64 [L], ``durations`` int32 [L] in 25 ms, ``f0`` float32 [F] in Hz, ``energy``
     float32 [F], F = 2 * sum(durations) frames of 12.5 ms. ``words``: first and last id, first and
     last character in the request's text, ends exclusive. ``begins``: speech begins here.
+    ``sentence``: first and last character of the sentence that the chunk is of; and whether it is
+    the sentence's last.
     """
     return {
         "ids": chunk.ids,
@@ -46,6 +50,7 @@ def make_unit(
         "words": [_word(word, locate(word.text)) for word in chunk.words],
         "seed": seed,
         "begins": begins,
+        "sentence": (sentence.start, sentence.end, ends_sentence),
         "shape": shape,
         "model_path": model_path,
     }
