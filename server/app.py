@@ -25,6 +25,7 @@ from server.routes.health import health_routes
 from server.routes.metrics import metrics_routes
 from server.routes.models import model_routes
 from server.routes.speech import speech_routes
+from server.routes.speech_socket import speech_socket_routes
 from server.routes.voices import voice_routes
 from server.schemas.speech import SpeechRequest
 from server.settings import ServerSettings
@@ -80,6 +81,7 @@ def _add_routes(app: FastAPI, service: SpeechService) -> None:
     engine, settings = service.engine, service.settings
     catalog = ModelCatalog(engine.pipeline)
     app.include_router(speech_routes(service, catalog))
+    app.include_router(speech_socket_routes(service, catalog))
     app.include_router(voice_routes(engine))
     app.include_router(model_routes(catalog))
     app.include_router(health_routes(engine, f"http://{settings.host}:{settings.port}"))

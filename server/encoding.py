@@ -10,7 +10,19 @@ from typing import Protocol
 
 from server.audio.encoder import Encoder, open_encoder
 from server.audio.formats import AudioFormat
-from server.speech_plan import SpeechPlan
+
+
+class Coding(Protocol):
+    """How a response is coded: its format, the engine's rate and its own, in Hz."""
+
+    @property
+    def fmt(self) -> AudioFormat: ...
+
+    @property
+    def source_rate(self) -> int: ...
+
+    @property
+    def sample_rate(self) -> int: ...
 
 
 class AsyncEncoder(Protocol):
@@ -55,7 +67,7 @@ class InlineEncoder:
 class ThreadedEncoder:
     """An encoder that lives on the pool's threads; it is opened there too."""
 
-    def __init__(self, threads: ThreadPoolExecutor, plan: SpeechPlan, num_samples: int | None):
+    def __init__(self, threads: ThreadPoolExecutor, plan: Coding, num_samples: int | None):
         self._threads = threads
         self._open = partial(_open, plan, num_samples)
         self._encoder: Encoder | None = None
@@ -98,7 +110,7 @@ class EncoderPool:
     def __init__(self, num_threads: int) -> None:
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="encoder")
 
-    def open(self, plan: SpeechPlan, num_samples: int | None = None) -> AsyncEncoder:
+    def open(self, plan: Coding, num_samples: int | None = None) -> AsyncEncoder:
         """An encoder for ``plan``; ``num_samples`` at the source's rate if they are all known."""
         if plan.sample_rate == plan.source_rate:
             if plan.fmt is AudioFormat.PCM:
@@ -125,7 +137,7 @@ async def encode_stream(
         encoder.discard()
 
 
-def _open(plan: SpeechPlan, num_samples: int | None) -> Encoder:
+def _open(plan: Coding, num_samples: int | None) -> Encoder:
     return open_encoder(
         plan.fmt,
         source_rate=plan.source_rate,

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from prometheus_client import CollectorRegistry
 
 from engine.messages import SamplingParams
-from engine.outputs import OmniRequestOutput
+from engine.outputs import OmniInteractionPrompt, OmniRequestOutput
 from engine.pipeline import PipelineConfig, Voice
 
 
@@ -70,3 +70,31 @@ class EnginePort(Protocol):
         trace_headers: dict[str, str] | None = None,
     ) -> AsyncGenerator[OmniRequestOutput, None]:
         """The request's outputs; closing the generator aborts the request."""
+
+    async def add_request_async(
+        self,
+        request_id: str,
+        prompt: dict[str, Any],
+        *,
+        sampling_params_list: list[SamplingParams] | None = None,
+        final_stage_id: int = 0,
+        resumable: bool = False,
+        deadline: float | None = None,
+    ) -> None:
+        """Open a request; read it with ``outputs``. ``resumable``: it takes more text."""
+
+    async def add_streaming_update_async(
+        self, request_id: str, prompt: dict[str, Any], *, resumable: bool = True
+    ) -> None:
+        """More text for an open request; ``resumable=False``: it was the last."""
+
+    async def submit_interaction_async(
+        self, request_id: str, interaction: OmniInteractionPrompt
+    ) -> None:
+        """A control message to an open request."""
+
+    def outputs(self, request_id: str) -> AsyncGenerator[OmniRequestOutput, None]:
+        """The outputs of an open request, to its end."""
+
+    async def abort(self, request_ids: list[str]) -> None:
+        """Returns when every stage has let go."""

@@ -51,23 +51,23 @@ def check_content_type(value: str | None) -> None:
         )
 
 
-def decode_object(data: bytes) -> dict[str, Any]:
-    """The JSON object in ``data`` (UTF-8, a byte order mark allowed)."""
+def decode_object(data: bytes, what: str = "the body") -> dict[str, Any]:
+    """The JSON object in ``data`` (UTF-8, a byte order mark allowed); errors call it ``what``."""
     try:
         value = json.loads(data.decode("utf-8-sig"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
-        raise InvalidRequestError(f"the body is not UTF-8 at byte {error.start}") from error
+        raise InvalidRequestError(f"{what} is not UTF-8 at byte {error.start}") from error
     except json.JSONDecodeError as error:
         raise InvalidRequestError(
-            f"the body is not valid JSON: {error.msg} at line {error.lineno} column {error.colno}"
+            f"{what} is not valid JSON: {error.msg} at line {error.lineno} column {error.colno}"
         ) from error
     except RecursionError as error:
-        raise InvalidRequestError("the body is not valid JSON: it is nested too deeply") from error
+        raise InvalidRequestError(f"{what} is not valid JSON: it is nested too deeply") from error
     except ValueError as error:
         # Python refuses to read integers of more than some thousand digits.
-        raise InvalidRequestError("the body is not valid JSON: a number is too long") from error
+        raise InvalidRequestError(f"{what} is not valid JSON: a number is too long") from error
     if not isinstance(value, dict):
-        raise InvalidRequestError(f"the body must be a JSON object, got {type(value).__name__}")
+        raise InvalidRequestError(f"{what} must be a JSON object, got {type(value).__name__}")
     return value
 
 

@@ -21,6 +21,8 @@ log = logging.getLogger("voxloom.server")
 _LAST_BYTES_S = 3
 # A burst of connections may be this long before clients see a refusal; Linux caps it at somaxconn.
 _BACKLOG = 2048
+# The largest message that a session takes is a session.config of a mebibyte.
+_MAX_SOCKET_MESSAGE_BYTES = 4 * 1024 * 1024
 
 
 class SpeechServer(uvicorn.Server):
@@ -88,6 +90,10 @@ def uvicorn_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         host=settings.server.host,
         port=settings.server.port,
         http=BoundedHttpProtocol,
+        ws="websockets-sansio",
+        ws_max_size=_MAX_SOCKET_MESSAGE_BYTES,
+        # Speech does not get smaller by it, and deflating would hold up the event loop.
+        ws_per_message_deflate=False,
         lifespan="on",
         access_log=False,
         server_header=False,

@@ -35,7 +35,9 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     limit). A WAV or FLAC answer is buffered, for its length in the header, up to ``max_buffered_s``
     seconds of audio; ``stream: false`` buffers any format, up to ``max_complete_s``. A client that
     reads nothing for ``send_timeout_s`` loses its request. ``request_timeout_s`` (None: no limit)
-    ends a request that takes longer.
+    ends a request that takes longer. A WebSocket must be configured within
+    ``socket_config_timeout_s``, and closes when neither side has sent or played anything for
+    ``socket_idle_timeout_s``.
     """
 
     host: str = "127.0.0.1"
@@ -51,6 +53,8 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     send_timeout_s: float = 300.0
     request_timeout_s: float | None = None
     keep_alive_s: float = 75.0
+    socket_config_timeout_s: float = 10.0
+    socket_idle_timeout_s: float = 30.0
     num_encoder_threads: int = 2
     log_level: str = "info"
     access_log: bool = True
@@ -69,6 +73,8 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             "send_timeout_s",
             "request_timeout_s",
             "keep_alive_s",
+            "socket_config_timeout_s",
+            "socket_idle_timeout_s",
             "num_encoder_threads",
         ):
             value = getattr(self, key)

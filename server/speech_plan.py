@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,6 +15,7 @@ from server.audio.formats import AudioFormat, UnsupportedSampleRateError, resolv
 from server.catalog import ModelCatalog
 from server.engine_port import EnginePort
 from server.schemas.speech import SpeechRequest, VoiceRef
+from server.schemas.speech_socket import SessionConfig, SessionUpdate
 
 # Formats whose header says how long the file is.
 SIZED_FORMATS = frozenset({AudioFormat.WAV, AudioFormat.FLAC})
@@ -62,13 +63,68 @@ def plan_speech(
     source_rate = engine.pipeline.sample_rate
     return SpeechPlan(
         prompt=_prompt(request, engine, max_input_chars),
-        sampling=_sampling(request, engine),
+        sampling=_sampling(request.seed, engine),
         fmt=fmt,
         source_rate=source_rate,
         sample_rate=_sample_rate(fmt, source_rate, request.sample_rate),
         delivery=choose_delivery(request, fmt),
         num_input_tokens=-(-len(request.input) // _CHARS_PER_TOKEN),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPlan:
+    """A session's configuration, resolved. ``prompt`` has no text yet.
+
+    ``stream_audio``: a unit's audio is sent as it is made, else as one complete file. ``as_json``:
+    audio is sent as events, else as binary messages.
+    """
+
+    prompt: dict[str, Any]
+    sampling: list[SamplingParams] | None
+    fmt: AudioFormat
+    source_rate: int
+    sample_rate: int
+    stream_audio: bool
+    as_json: bool
+    has_words: bool
+    granularity: Literal["none", "sentence", "clause"]
+
+
+def plan_session(config: SessionConfig, engine: EnginePort, catalog: ModelCatalog) -> SessionPlan:
+    """The plan for a session. Raises ``InvalidRequestError`` or ``NotFoundError``."""
+    if config.model is not None:
+        catalog.check(config.model)
+    fmt = config.response_format or AudioFormat.WAV
+    source_rate = engine.pipeline.sample_rate
+    has_words = bool(config.word_timestamps)
+    return SessionPlan(
+        prompt={
+            "text": "",
+            "voice": _voice_id(config.speaker if config.voice is None else config.voice, engine),
+            "speed": 1.0 if config.speed is None else config.speed,
+            "language": _unless(config.language, "auto"),
+            "instructions": _unless(config.instructions, "none"),
+        },
+        sampling=_sampling(config.seed, engine),
+        fmt=fmt,
+        source_rate=source_rate,
+        sample_rate=_sample_rate(fmt, source_rate, config.sample_rate),
+        stream_audio=bool(config.stream_audio),
+        as_json=config.audio_transport == "json" or (config.audio_transport is None and has_words),
+        has_words=has_words,
+        granularity=config.split_granularity or "none",
+    )
+
+
+def plan_changes(update: SessionUpdate, engine: EnginePort) -> dict[str, Any]:
+    """The prompt's keys that an update changes. Raises ``InvalidRequestError``."""
+    changes: dict[str, Any] = {}
+    if update.voice is not None:
+        changes["voice"] = _voice_id(update.voice, engine)
+    if update.speed is not None:
+        changes["speed"] = update.speed
+    return changes
 
 
 def choose_delivery(request: SpeechRequest, fmt: AudioFormat) -> Delivery:
@@ -114,11 +170,11 @@ def _unless(value: str | None, nothing: str) -> str | None:
     return value
 
 
-def _sampling(request: SpeechRequest, engine: EnginePort) -> list[SamplingParams] | None:
-    if request.seed is None:
+def _sampling(seed: int | None, engine: EnginePort) -> list[SamplingParams] | None:
+    if seed is None:
         return None
     return [
-        msgspec.structs.replace(stage.default_sampling, seed=request.seed)
+        msgspec.structs.replace(stage.default_sampling, seed=seed)
         for stage in engine.pipeline.stages
     ]
 

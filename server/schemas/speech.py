@@ -13,9 +13,9 @@ MIN_SPEED, MAX_SPEED = 0.25, 4.0
 # OpenAI's limit for instructions; the input has none of its own.
 MAX_INSTRUCTIONS_CHARS = 4096
 # The longest registered language tags are shorter.
-_MAX_LANGUAGE_CHARS = 35
+MAX_LANGUAGE_CHARS = 35
 # msgspec carries the seed as a signed 64-bit integer.
-_MAX_SEED = 2**63 - 1
+MAX_SEED = 2**63 - 1
 
 
 class VoiceRef(BaseModel):
@@ -38,7 +38,7 @@ class SpeechRequest(RequestModel):
         "speed": f"a number from {MIN_SPEED} to {MAX_SPEED}",
         "stream_format": "one of audio, sse",
         "stream": "true or false",
-        "seed": f"an integer from 0 to {_MAX_SEED}",
+        "seed": f"an integer from 0 to {MAX_SEED}",
         "sample_rate": f"an integer from {MIN_SAMPLE_RATE} to {MAX_SAMPLE_RATE}",
         "language": "a language tag such as 'en'",
     }
@@ -94,7 +94,7 @@ class SpeechRequest(RequestModel):
         StrictInt | None,
         Field(
             ge=0,
-            le=_MAX_SEED,
+            le=MAX_SEED,
             description="Equal requests with equal seeds get equal bytes; random if not given.",
         ),
     ] = None
@@ -109,5 +109,5 @@ class SpeechRequest(RequestModel):
     ] = None
     language: Annotated[
         StrictStr | None,
-        Field(max_length=_MAX_LANGUAGE_CHARS, description="A BCP 47 tag; the voice's if absent."),
+        Field(max_length=MAX_LANGUAGE_CHARS, description="A BCP 47 tag; the voice's if absent."),
     ] = None

@@ -6,9 +6,7 @@ abort when the generator is closed.
 
 from __future__ import annotations
 
-import math
 import threading
-from array import array
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,11 +18,11 @@ from engine.errors import InvalidRequestError
 from engine.messages import SamplingParams
 from engine.outputs import OmniRequestOutput
 from engine.pipeline import PipelineConfig, StageConfig, Voice
-
-RATE = 24000
-SAMPLES_PER_CHAR = 480
-CHUNK_SAMPLES = 1920
-_STEP = 2 * math.pi * 440 / RATE
+from tests.server.fake_streams import CHUNK_SAMPLES as CHUNK_SAMPLES
+from tests.server.fake_streams import RATE as RATE
+from tests.server.fake_streams import SAMPLES_PER_CHAR as SAMPLES_PER_CHAR
+from tests.server.fake_streams import FakeStreams
+from tests.server.fake_streams import sine as sine
 
 PIPELINE = PipelineConfig(
     name="sine",
@@ -42,11 +40,6 @@ VOICES = (
 )
 
 
-def sine(num_samples: int) -> bytes:
-    """int16 LE of a 440 Hz tone."""
-    return array("h", (round(8000 * math.sin(i * _STEP)) for i in range(num_samples))).tobytes()
-
-
 @dataclass
 class Script:
     """What the next requests meet. ``before_chunk`` is awaited with each chunk's number."""
@@ -62,7 +55,7 @@ class _Metrics:
     registry = CollectorRegistry()
 
 
-class FakeEngine:
+class FakeEngine(FakeStreams):
     """See the module."""
 
     pipeline = PIPELINE
@@ -70,6 +63,7 @@ class FakeEngine:
     metrics = _Metrics()
 
     def __init__(self, script: Script | None = None, max_running: int = 8) -> None:
+        super().__init__()
         self.script = script or Script()
         self.admission = AdmissionController(max_running, 0)
         self.calls: list[dict[str, Any]] = []

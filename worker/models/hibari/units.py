@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from engine.messages import Payload
 from worker.models.hibari.prosody_net import ProsodyFrames
@@ -47,7 +47,7 @@ def make_unit(
         "durations": frames.durations,
         "f0": frames.f0,
         "energy": frames.energy,
-        "words": [_word(word, locate(word.text)) for word in chunk.words],
+        "words": place_in_text(chunk.words, locate),
         "seed": seed,
         "begins": begins,
         "sentence": (sentence.start, sentence.end, ends_sentence),
@@ -56,5 +56,19 @@ def make_unit(
     }
 
 
-def _word(word: WordSpan, span: Span) -> tuple[int, int, int, int]:
-    return (word.start, word.end, span.start, span.end)
+def place_in_text(
+    words: Sequence[WordSpan], locate: Callable[[Span], Span]
+) -> list[tuple[int, int, int, int]]:
+    """Each word's first and last id, and its first and last character in the request's text.
+
+    What was written as one word is one, however many it is spoken as ("$3.50").
+    """
+    placed: list[tuple[int, int, int, int]] = []
+    for word in words:
+        span = locate(word.text)
+        if placed and span.start < placed[-1][3]:
+            first_id, _, first_char, last_char = placed.pop()
+            placed.append((first_id, word.end, first_char, max(last_char, span.end)))
+        else:
+            placed.append((word.start, word.end, span.start, span.end))
+    return placed

@@ -142,3 +142,24 @@ def test_words_are_placed_by_the_durations_before_them() -> None:
 def test_conversion_rounds_and_clips() -> None:
     samples = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.6 / 32767], np.float32)
     assert to_int16(samples).tolist() == [0, 32767, -32767, 32767, -32768, 1]
+
+
+def test_each_chunk_tells_its_sentence_and_the_last_one_its_end(
+    stage: Code2WavStage, units: list[dict[str, Any]]
+) -> None:
+    add(stage, "told", units)
+    told = []
+    while stage.has_work("told"):
+        output = stage.step(["told"])
+        told += output.multimodal_outputs["sentence"]
+        if output.rows["told"].finished:
+            stage.abort("told")
+    sentences = [(first, last) for first, last, is_end in told if is_end]
+
+    assert [TEXT[first:last] for first, last in sentences] == [
+        "Good morning to all of you out there.",
+        "How was the way?",
+        "It was long, and it was cold.",
+    ]
+    assert list(dict.fromkeys((first, last) for first, last, _ in told)) == sentences
+    assert told[-1][2]

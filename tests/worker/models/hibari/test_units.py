@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.models.hibari.units import unit_seed
+from worker.models.hibari.text.draft import Span
+from worker.models.hibari.text.phonemes import WordSpan
+from worker.models.hibari.units import place_in_text, unit_seed
 
 SEEDS = st.integers(-(2**63), 2**63 - 1)
 
@@ -20,3 +22,12 @@ def test_a_seed_is_a_function_of_its_request_and_number_and_fits_63_bits(seed: i
 def test_units_and_neighbouring_requests_get_different_seeds(seed: int) -> None:
     seeds = {unit_seed(s, n) for s in (seed, seed + 1) for n in range(50)}
     assert len(seeds) == 100
+
+
+def test_what_was_written_as_one_word_is_one_word() -> None:
+    said = [WordSpan(1, 4, Span(0, 2)), *(WordSpan(i, i + 2, Span(3, 8)) for i in (5, 8, 11))]
+
+    assert place_in_text(said, lambda span: Span(span.start + 10, span.end + 10)) == [
+        (1, 4, 10, 12),
+        (5, 13, 13, 18),
+    ]
