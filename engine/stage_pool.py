@@ -21,12 +21,12 @@ class Replica:
     """A replica that has a process.
 
     ``num_data_sent`` counts its data-lane messages; ``num_held`` is how many requests it said it
-    holds in its last pong.
+    holds in its last pong. ``started_at`` is None while it waits for a machine to run on.
     """
 
     replica_id: str
     rank: int
-    started_at: float
+    started_at: float | None
     state: ReplicaState = ReplicaState.STARTING
     bound: set[str] = field(default_factory=set)
     num_data_sent: int = 0
