@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.admission import AdmissionController
 from engine.config import EngineConfig
@@ -34,6 +34,9 @@ from engine.request_table import RequestTable
 # Input processing is pure Python: more threads than this would only take turns.
 _NUM_INPUT_THREADS = 2
 _CENSUS_TIMEOUT_S = 10.0
+_CENSUS_INTERVAL_S = 0.005
+
+T = TypeVar("T")
 
 
 class EngineHost:
@@ -144,8 +147,8 @@ class EngineHost:
         """
         assert self._table.num_live == 0, f"{self._table.num_live} requests are still running"
         assert self._admission.num_taken == 0, "tickets are still out"
-        self._orchestrator.inspect(OrchestratorCore.check_integrity).result(_CENSUS_TIMEOUT_S)
         held = self._census()
+        self._orchestrator.inspect(OrchestratorCore.check_integrity).result(_CENSUS_TIMEOUT_S)
         assert not any(held.values()), f"replicas still hold requests: {held}"
 
     # --- on the orchestrator's thread ------------------------------------------------------------
@@ -190,22 +193,25 @@ class EngineHost:
         return event
 
     def _census(self) -> dict[str, int]:
-        """How many requests each replica says it holds, asked now."""
+        """How many requests each replica holds, asked once all aborts are through."""
+        self._poll(lambda core: None if core.is_releasing else True)
         seq = self._orchestrator.inspect(lambda core: core.supervisor.ping_all()).result()
-        give_up_at = time.monotonic() + _CENSUS_TIMEOUT_S
 
-        def look(core: OrchestratorCore) -> dict[str, int] | None:
+        def count(core: OrchestratorCore) -> dict[str, int] | None:
             replicas = [r for pool in core.pools for r in pool.ready()]
             if any(r.last_pong_seq < seq for r in replicas):
                 return None
             return {r.replica_id: r.num_held for r in replicas}
 
-        while True:
-            held = self._orchestrator.inspect(look).result()
-            if held is not None:
-                return held
-            assert time.monotonic() < give_up_at, "a replica does not answer its ping"
-            time.sleep(0.005)
+        return self._poll(count)
+
+    def _poll(self, look: Callable[[OrchestratorCore], T | None]) -> T:
+        """What ``look`` finds in the core, as soon as it finds something."""
+        give_up_at = time.monotonic() + _CENSUS_TIMEOUT_S
+        while (found := self._orchestrator.inspect(look).result()) is None:
+            assert time.monotonic() < give_up_at, "a replica does not answer"
+            time.sleep(_CENSUS_INTERVAL_S)
+        return found
 
 
 def call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:

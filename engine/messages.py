@@ -144,7 +144,9 @@ class StageRequest(_Message, tag="stage_request"):
     The last fields are set when a request is replayed: inputs before ``first_unit`` are done with
     (``prompt`` then only says how to speak) and made ``start_position`` of output; of what the
     others make, nothing before ``skip_position`` is emitted. Speech begins anew at
-    ``cut_position``: at 0, and where an interrupt cut it. The ``group_size`` requests of one
+    ``cut_position``: at 0, and where an interrupt cut it. A ``suspect`` was running when its last
+    replica died: it is stepped alone, in a trial, until it is past what it had done. The
+    ``group_size`` requests of one
     ``group_id`` are stepped together or not at all.
     """
 
@@ -163,6 +165,7 @@ class StageRequest(_Message, tag="stage_request"):
     skip_position: int = 0
     cut_position: int = 0
     paused: bool = False
+    suspect: bool = False
 
 
 class StageUpdate(_Message, tag="stage_update"):
@@ -205,6 +208,12 @@ class StageResume(_Message, tag="stage_resume"):
 
     request_id: str
     after_seq: int = 0
+
+
+class TrialGrant(_Message, tag="trial_grant"):
+    """Answer to ``TrialAsk``: the orchestrator knows whom to blame if the replica dies now."""
+
+    request_id: str
 
 
 class Ping(_Message, tag="ping"):
@@ -289,6 +298,18 @@ class StageReleased(_Message, tag="stage_released"):
     request_ids: list[str]
 
 
+class TrialAsk(_Message, tag="trial_ask"):
+    """A suspect could be stepped; the replica waits for ``TrialGrant``."""
+
+    request_id: str
+
+
+class TrialEnd(_Message, tag="trial_end"):
+    """A suspect was stepped, or is gone, and the replica lives."""
+
+    request_id: str
+
+
 class Pong(_Message, tag="pong"):
     """Answer to ``Ping``; ``num_requests`` is how many requests the replica holds."""
 
@@ -353,10 +374,13 @@ ToReplica: TypeAlias = (
     | StageAbort
     | StagePause
     | StageResume
+    | TrialGrant
     | Ping
     | Stop
 )
-FromReplica: TypeAlias = Hello | ReplicaFailed | StageOutput | StageError | StageReleased | Pong
+FromReplica: TypeAlias = (
+    Hello | ReplicaFailed | StageOutput | StageError | StageReleased | TrialAsk | TrialEnd | Pong
+)
 ToCaller: TypeAlias = OutputMessage | ErrorMessage | AckMessage
 
 # --- wire codec ----------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ class Replica:
     """A replica that has a process.
 
     ``num_data_sent`` counts its data-lane messages; ``num_held`` is how many requests it said it
-    holds in its last pong. ``started_at`` is None while it waits for a machine to run on.
+    holds in its last pong; ``on_trial`` is the suspect that it is stepping alone now.
+    ``started_at`` is None while it waits for a machine to run on.
     """
 
     replica_id: str
@@ -33,6 +34,7 @@ class Replica:
     last_pong_at: float = 0.0
     last_pong_seq: int = 0
     num_held: int = 0
+    on_trial: str | None = None
     fingerprint: Fingerprint | None = None
 
 
@@ -79,12 +81,12 @@ class StagePool:
         replica.bound.discard(request_id)
         return replica
 
-    def evict(self, replica_id: str) -> list[str]:
-        """Forget a replica; the ids of the requests that were bound to it, in order of id."""
+    def evict(self, replica_id: str) -> Replica:
+        """Forget a replica and undo its bindings; it still says what was bound to it."""
         replica = self.replicas.pop(replica_id)
         for request_id in replica.bound:
             del self._bindings[request_id]
-        return sorted(replica.bound)
+        return replica
 
     def next_rank(self) -> int:
         """The lowest rank that no replica has."""

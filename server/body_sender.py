@@ -31,9 +31,9 @@ class BodySender:
         self.is_started = True
         await self._send({"type": "http.response.start", "status": 200, "headers": raw})
 
-    async def write_audio(self, data: bytes | memoryview, *, more: bool = True) -> None:
+    async def write_audio(self, data: bytes | memoryview) -> None:
         """Send a part of the audio; the first one ends the time to first audio."""
-        await self.write(data, more=more)
+        await self.write(data)
         if not self._has_audio:
             self._has_audio = True
             self._meter.first_byte_sent()

@@ -158,8 +158,8 @@ class SpeechResponse(Response):
         self, pieces: list[memoryview], source: PcmSource, sender: BodySender
     ) -> None:
         """Code a file whose length is known, so that its header can say it."""
-        whole = chained([memoryview(b"".join(pieces))])
-        await self._send_whole(self._encoded(whole, source.meter.num_samples), source, sender)
+        body = self._encoded(chained(pieces), source.meter.num_samples)
+        await self._send_whole(body, source, sender)
 
     async def _send_whole(
         self,
@@ -167,10 +167,14 @@ class SpeechResponse(Response):
         source: PcmSource,
         sender: BodySender,
     ) -> None:
+        """The parts are not joined: half an hour of audio would hold up the event loop."""
         async with aclosing(body):
-            data = b"".join([part async for part in body])
-        await sender.start(self._file_headers(source) | {"content-length": str(len(data))})
-        await sender.write_audio(data, more=False)
+            parts = [part async for part in body]
+        length = sum(len(part) for part in parts)
+        await sender.start(self._file_headers(source) | {"content-length": str(length)})
+        for part in parts:
+            await sender.write_audio(part)
+        await sender.finish()
 
     def _encoded(
         self, pcm: AsyncIterator[memoryview], num_samples: int | None = None

@@ -3,6 +3,10 @@
 Steps run on ``steps_in_flight`` threads over disjoint batches; everything else, and all of the
 model's other methods, on the loop's thread. A message for a request whose step is running waits
 until the step has ended.
+
+A suspect is stepped in a trial (see ``worker.scheduler``): the orchestrator is asked first, so that
+it knows whom to blame if this process dies. The trial ends when the suspect is past what it had
+done before, or has nothing to do.
 """
 
 from __future__ import annotations
@@ -30,6 +34,9 @@ from engine.messages import (
     StageUpdate,
     Stop,
     ToReplica,
+    TrialAsk,
+    TrialEnd,
+    TrialGrant,
 )
 from worker.routing import route_step
 from worker.scheduler import AudioScheduler
@@ -73,6 +80,9 @@ class StepLoop:
         self._pool = ThreadPoolExecutor(context.stage.steps_in_flight, "step")
         self._results: deque[_StepResult] = deque()
         self._deferred: dict[str, list[ToReplica]] = {}
+        self._skip_positions: dict[str, int] = {}  # of suspects: how far they had come before
+        self._asked_for: str | None = None
+        self._trial_id: str | None = None
         self._last_ping_at = clock()
         self._stopping = False
 
@@ -86,6 +96,7 @@ class StepLoop:
                 self._handle(message)
             while self._results:
                 self._finish_step(self._results.popleft())
+            self._check_trial()
             self._start_steps()
             if self._clock() - self._last_ping_at > self._orphan_timeout_s:
                 logger.error("no ping for %g s: the orchestrator is gone", self._orphan_timeout_s)
@@ -103,6 +114,9 @@ class StepLoop:
                 self._stopping = True
             case StageAbort():
                 self._abort(message)
+            case TrialGrant():
+                self._trial_id, self._asked_for = message.request_id, None
+                self._scheduler.start_trial(message.request_id)
             case _ if self._scheduler.is_running(message.request_id):
                 self._deferred.setdefault(message.request_id, []).append(message)
             case _:
@@ -133,7 +147,10 @@ class StepLoop:
                 paused=message.paused,
                 group_id=message.group_id,
                 group_size=message.group_size,
+                suspect=message.suspect,
             )
+            if message.suspect:
+                self._skip_positions[message.request_id] = message.skip_position
             self._model.add(message)
         except Exception as error:
             self._fail(message.request_id, error)
@@ -161,6 +178,31 @@ class StepLoop:
         released = [r for r in message.request_ids if r not in running]
         if released:
             self._transport.send_control(StageReleased(released))
+
+    # --- trials ----------------------------------------------------------------------------------
+
+    def _check_trial(self) -> None:
+        """Ask for a trial if a suspect could run; end one whose suspect cannot."""
+        trial_id = self._trial_id
+        if trial_id is not None and not self._scheduler.is_running(trial_id):
+            still_runs = self._scheduler.knows(trial_id) and self._model.has_work(trial_id)
+            if not still_runs or trial_id not in self._skip_positions:
+                self._end_trial(trial_id)
+        if self._trial_id is None and self._asked_for is None:
+            self._asked_for = self._scheduler.find_suspect()
+            if self._asked_for is not None:
+                self._transport.send_control(TrialAsk(self._asked_for))
+
+    def _end_trial(self, request_id: str) -> None:
+        self._trial_id = None
+        self._skip_positions.pop(request_id, None)
+        self._scheduler.end_trial()
+        self._transport.send_control(TrialEnd(request_id))
+
+    def _note_trial(self, request_id: str, end_position: int) -> None:
+        """The suspect has made output that it had not made before."""
+        if request_id == self._trial_id and end_position > self._skip_positions.get(request_id, -1):
+            self._skip_positions.pop(request_id, None)
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -209,8 +251,10 @@ class StepLoop:
             if row.payload is not None:
                 num_samples = row.num_samples if self._output_type == "audio" else 0
                 self._scheduler.output_sent(row.request_id, num_samples, now)
+                self._note_trial(row.request_id, row.start_sample + row.num_samples)
             if row.finished:
                 self._scheduler.finish(row.request_id)
+                self._skip_positions.pop(row.request_id, None)
                 self._model.abort(row.request_id)
         for request_id, error in routed.errors.items():
             self._fail(request_id, error)
@@ -230,6 +274,7 @@ class StepLoop:
         self._transport.send(failure)
 
     def _drop(self, request_id: str) -> None:
+        self._skip_positions.pop(request_id, None)
         self._scheduler.remove(request_id)
         self._model.abort(request_id)
 

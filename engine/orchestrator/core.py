@@ -37,16 +37,19 @@ from engine.messages import (
     StageReleased,
     StageSubmissionMessage,
     ToOrchestrator,
+    TrialAsk,
+    TrialEnd,
+    TrialGrant,
 )
 from engine.orchestrator.counters import CoreCounters, StageCounters
-from engine.orchestrator.effects import AnswerAbort, Deliver, Effect
+from engine.orchestrator.effects import AnswerAbort, Deliver, Effect, SendControl
 from engine.orchestrator.flow import RequestFlow
 from engine.orchestrator.records import RequestRecord, StageState, new_record
 from engine.orchestrator.releases import Releases
 from engine.orchestrator.supervisor import ReplicaSupervisor
 from engine.orchestrator.waiting_line import WaitingLine
 from engine.pipeline import PipelineConfig
-from engine.stage_pool import StagePool
+from engine.stage_pool import Replica, StagePool
 
 
 class OrchestratorCore:
@@ -94,6 +97,8 @@ class OrchestratorCore:
             StageOutput: self._stage_output,
             StageError: self._stage_error,
             StageReleased: self._stage_released,
+            TrialAsk: self._trial_ask,
+            TrialEnd: self._trial_end,
         }
 
     # --- inputs ----------------------------------------------------------------------------------
@@ -146,6 +151,11 @@ class OrchestratorCore:
     @property
     def num_running(self) -> int:
         return self._num_running
+
+    @property
+    def is_releasing(self) -> bool:
+        """Whether a replica has yet to let go of a request that has ended."""
+        return len(self._releases) > 0
 
     @property
     def is_ready(self) -> bool:
@@ -300,13 +310,29 @@ class OrchestratorCore:
         for record in sorted(self._requests.values(), key=lambda r: r.sort_key):
             self._flow.replica_ready(record, pool.stage_id, now)
 
-    def _on_lost(
-        self, pool: StagePool, replica_id: str, request_ids: list[str], reason: str, now: float
-    ) -> None:
-        self._releases.replica_gone(replica_id)
-        for request_id in request_ids:
-            self._flow.replica_lost(self._requests[request_id], pool.stage_id, now)
+    def _on_lost(self, pool: StagePool, replica: Replica, now: float) -> None:
+        self._releases.replica_gone(replica.replica_id)
+        for request_id in sorted(replica.bound):
+            record = self._requests[request_id]
+            self._flow.replica_lost(record, pool.stage_id, now, on_trial=replica.on_trial)
         self._start_waiting(now)
+
+    def _trial_ask(self, replica_id: str, message: TrialAsk, now: float) -> None:
+        """Granted always, whatever has become of the request: the replica waits for it."""
+        found = self.supervisor.find(replica_id)
+        assert found is not None, "messages of evicted replicas are not handled"
+        found[1].on_trial = self._companion_parents.get(message.request_id, message.request_id)
+        self._emit(SendControl(replica_id, TrialGrant(message.request_id)))
+
+    def _trial_end(self, replica_id: str, message: TrialEnd, now: float) -> None:
+        found = self.supervisor.find(replica_id)
+        assert found is not None, "messages of evicted replicas are not handled"
+        _pool, replica = found
+        replica.on_trial = None
+        parent_id = self._companion_parents.get(message.request_id, message.request_id)
+        record = self._requests.get(parent_id)
+        if record is not None and parent_id in replica.bound:
+            record.stages[self._stage_of(replica_id)].is_suspect = False
 
     # --- small things ----------------------------------------------------------------------------
 

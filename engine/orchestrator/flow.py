@@ -25,9 +25,8 @@ from engine.orchestrator.supervisor import ReplicaSupervisor
 from engine.pipeline import PipelineConfig
 from engine.stage_pool import Replica, StagePool
 
-# A request that was running when its replica died twice in a row, without any output in between,
-# is taken to be the cause.
-_MAX_ATTEMPTS = 2
+# Payloads that are dropped this often at the same place will be dropped there for ever.
+_MAX_GAPS = 2
 
 
 class RequestFlow:
@@ -65,10 +64,7 @@ class RequestFlow:
             if progress.state is not StageState.UNBOUND:
                 progress.state, progress.unbound_since = StageState.UNBOUND, now
             return
-        if progress.count_attempt() > _MAX_ATTEMPTS:
-            reason = f"stage {pool.config.name!r} failed twice at this request"
-            self.fail(record, "stage_failed", reason)
-            return
+        progress.num_starts += 1
         self._counters.num_replays += progress.num_starts > 1
         progress.state, progress.has_finish_row = StageState.BOUND, False
         if stage_id == 0 and record.group is not None:
@@ -82,9 +78,21 @@ class RequestFlow:
         if stage_id < len(record.stages) and record.stages[stage_id].state is StageState.UNBOUND:
             self.start_stage(record, stage_id, now)
 
-    def replica_lost(self, record: RequestRecord, stage_id: int, now: float) -> None:
-        """Run the stage again elsewhere; the pool has undone the binding."""
-        record.stages[stage_id].state = StageState.IDLE
+    def replica_lost(
+        self, record: RequestRecord, stage_id: int, now: float, *, on_trial: str | None
+    ) -> None:
+        """Run the stage again elsewhere; the pool has undone the binding.
+
+        The request that was being tried alone is to blame: it has now been with a dying replica
+        twice. If none was, all that ran there are suspects.
+        """
+        progress = record.stages[stage_id]
+        progress.state = StageState.IDLE
+        if on_trial == record.request_id:
+            name = self._pools[stage_id].config.name
+            self.fail(record, "stage_failed", f"stage {name!r} failed twice at this request")
+            return
+        progress.is_suspect |= on_trial is None
         self._restart(record, stage_id, now)
 
     def released(self, record: RequestRecord, stage_id: int, now: float) -> None:
@@ -119,7 +127,7 @@ class RequestFlow:
         if progress.has_finish_row:
             return  # said twice
         if row.start_sample != progress.position:
-            self._take_back(record, stage_id)  # a payload was dropped or doubled: replay
+            self._replay_gap(record, stage_id)
             return
         progress.position += row.num_samples
         progress.has_finish_row = row.finished
@@ -138,7 +146,7 @@ class RequestFlow:
         if companion.is_finished:
             return
         if row.start_sample != companion.position:
-            self._take_back(record, 0)
+            self._replay_gap(record, 0)
             return
         record.group.take_companion(companion, row, now)
         self._pass_on_group(record, now)
@@ -190,6 +198,14 @@ class RequestFlow:
         if self._pipeline.stages[stage_id].engine_output_type == "audio":
             record.delivered_samples += row.num_samples
             self._check_buffered(record)
+
+    def _replay_gap(self, record: RequestRecord, stage_id: int) -> None:
+        """A payload was dropped or doubled: run the request again from where it is."""
+        if record.stages[stage_id].count_gap() > _MAX_GAPS:
+            name = self._pools[stage_id].config.name
+            self.fail(record, "stage_failed", f"stage {name!r} keeps losing output")
+            return
+        self._take_back(record, stage_id)
 
     def _take_back(self, record: RequestRecord, stage_id: int) -> None:
         """Have the replica let go of a request that goes on; it restarts when it has."""

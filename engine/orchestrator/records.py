@@ -53,8 +53,9 @@ class StageProgress:
     cut_position: int = 0
     has_finish_row: bool = False
     num_starts: int = 0
-    num_attempts: int = 0
-    attempt_mark: int = -1
+    num_gaps: int = 0
+    gap_position: int = -1
+    is_suspect: bool = False
     pauses: set[PauseReason] = field(default_factory=set)
 
     @property
@@ -94,12 +95,11 @@ class StageProgress:
         self.cut_position = self.position
         self.pauses.discard(PauseReason.DOWNSTREAM)
 
-    def count_attempt(self) -> int:
-        """One more start; the count restarts whenever output came out since the last one."""
-        self.num_starts += 1
-        self.num_attempts = self.num_attempts + 1 if self.position == self.attempt_mark else 1
-        self.attempt_mark = self.position
-        return self.num_attempts
+    def count_gap(self) -> int:
+        """One more gap in the output; counted anew wherever output came after the last one."""
+        self.num_gaps = self.num_gaps + 1 if self.position == self.gap_position else 1
+        self.gap_position = self.position
+        return self.num_gaps
 
     def _append(self, item: Input) -> None:
         self.num_inputs += 1
@@ -159,6 +159,7 @@ class RequestRecord:
             skip_position=progress.position,
             cut_position=progress.cut_position,
             paused=bool(progress.pauses),
+            suspect=progress.is_suspect,
         )
         if not is_first or self.group is None:
             return [request]
@@ -179,6 +180,7 @@ class RequestRecord:
             role=companion.spec.role,
             trace_headers=self.submission.trace_headers,
             skip_position=companion.position,
+            suspect=self.stages[0].is_suspect,
         )
 
 

@@ -21,6 +21,9 @@ class Releases:
     def __contains__(self, request_id: str) -> bool:
         return request_id in self._replicas
 
+    def __len__(self) -> int:
+        return len(self._replicas)
+
     def is_held(self, request_id: str, replica_id: str) -> bool:
         return replica_id in self._replicas.get(request_id, ())
 

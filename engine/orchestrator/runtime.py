@@ -90,12 +90,14 @@ class Orchestrator:
         # Bounded by the tickets: a caller has a few messages under way per request it may run.
         self._queue: deque[ToOrchestrator | Callable[[], None]] = deque()
         self._wake_read, self._wake_write = os.pipe()
+        self._wake_lock = threading.Lock()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
         self._thread = threading.Thread(target=self._run, name="orchestrator", daemon=True)
         self.network = Network(pipeline, config)
         self._remote = RemotePlacement(pipeline, self._answer_join, self._stop_worker, self._joined)
-        kinds: dict[PlacementKind, Placement] = {"local": LocalPlacement(), "remote": self._remote}
+        self._local = LocalPlacement()
+        kinds: dict[PlacementKind, Placement] = {"local": self._local, "remote": self._remote}
         self._placement: Placement = PlacementByStage(kinds)
         self._stopping = False
         self._last_tick_at = 0.0
@@ -120,23 +122,28 @@ class Orchestrator:
             except BaseException as error:
                 future.set_exception(error)
 
-        self._enqueue(run)
+        if not self._enqueue(run):
+            future.set_exception(RuntimeError("the orchestrator has ended"))
         return future
 
-    def _enqueue(self, item: ToOrchestrator | Callable[[], None]) -> None:
-        self._queue.append(item)
-        try:
-            os.write(self._wake_write, b"\0")
-        except BlockingIOError:
-            return  # the pipe is full of wake-ups already
+    def _enqueue(self, item: ToOrchestrator | Callable[[], None]) -> bool:
+        """Queue for the thread, unless it has ended: then there is nobody to tell."""
+        with self._wake_lock:
+            if self._wake_write < 0:
+                return False
+            self._queue.append(item)
+            with contextlib.suppress(BlockingIOError):  # it is full of wake-ups already
+                os.write(self._wake_write, b"\0")
+        return True
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait for the thread to end, after a ``ShutdownMessage``."""
         self._thread.join(timeout_s)
-        if not self._thread.is_alive() and self._wake_read >= 0:
-            os.close(self._wake_read)
-            os.close(self._wake_write)
-            self._wake_read = -1
+        with self._wake_lock:
+            if not self._thread.is_alive() and self._wake_write >= 0:
+                os.close(self._wake_read)
+                os.close(self._wake_write)
+                self._wake_read = self._wake_write = -1
 
     # --- thread ----------------------------------------------------------------------------------
 

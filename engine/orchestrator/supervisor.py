@@ -35,14 +35,14 @@ class StageHealth:
 
 
 class ReplicaSupervisor:
-    """Keeps each pool at its wanted size. ``on_lost`` gets the requests of a lost replica."""
+    """Keeps each pool at its wanted size. ``on_lost`` gets a replica that is gone."""
 
     def __init__(
         self,
         pools: list[StagePool],
         config: EngineConfig,
         emit: Callable[[Effect], None],
-        on_lost: Callable[[StagePool, str, list[str], str, float], None],
+        on_lost: Callable[[StagePool, Replica, float], None],
         on_ready: Callable[[StagePool, float], None],
     ) -> None:
         self.pools = pools
@@ -108,12 +108,12 @@ class ReplicaSupervisor:
             return
         pool, replica = found
         was_draining = replica.state is ReplicaState.DRAINING
-        request_ids = pool.evict(replica_id)
+        pool.evict(replica_id)
         if kill:
             self._emit(KillReplica(replica_id))
         if not was_draining:
             self._count_failure(pool, reason, now)
-        self._on_lost(pool, replica_id, request_ids, reason, now)
+        self._on_lost(pool, replica, now)
 
     def scale(self, pool: StagePool, num_replicas: int, now: float) -> None:
         """Change the wanted size; surplus replicas drain first, the emptiest ones."""
@@ -131,7 +131,7 @@ class ReplicaSupervisor:
             if replica.state is ReplicaState.DRAINING and not replica.bound:
                 pool.evict(replica.replica_id)
                 self._emit(KillReplica(replica.replica_id))
-                self._on_lost(pool, replica.replica_id, [], "was drained", now)
+                self._on_lost(pool, replica, now)
 
     def stop(self) -> None:
         for pool in self.pools:

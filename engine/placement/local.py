@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from engine.placement.environment import SINGLE_THREAD
+from engine.placement.environment import WORKER_DEFAULTS
 from engine.placement.spec import ReplicaSpec
 
 logger = logging.getLogger("voxloom.engine.placement")
@@ -92,7 +92,7 @@ class LocalPlacement:
 
 
 def _environment(gpus: tuple[tuple[int, ...], ...], rank: int) -> dict[str, str]:
-    environment = SINGLE_THREAD | os.environ
+    environment = WORKER_DEFAULTS | os.environ
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus[rank % len(gpus)]))
     return environment

@@ -7,7 +7,7 @@ import os
 import sys
 
 from engine.errors import ConfigError
-from engine.placement.environment import SINGLE_THREAD
+from engine.placement.environment import WORKER_DEFAULTS
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
         command += ["--key-file", arguments.key_file]
     if arguments.rejoin:
         command.append("--rejoin")
-    environment = SINGLE_THREAD | os.environ
+    environment = WORKER_DEFAULTS | os.environ
     sys.stdout.flush()
     os.execve(  # noqa: S606 - the arguments are lists, no shell reads them
         sys.executable, [sys.executable, "-m", "worker.main", *command], environment

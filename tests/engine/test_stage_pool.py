@@ -47,7 +47,7 @@ def test_evicting_a_replica_names_its_requests_and_frees_them() -> None:
     pool = pool_of(1)
     pool.bind("b")
     pool.bind("a")
-    assert pool.evict("r0") == ["a", "b"]
+    assert pool.evict("r0").bound == {"a", "b"}
     assert pool.num_bound == 0
     pool.check_integrity()
 

@@ -38,6 +38,9 @@ from engine.messages import (
     StageUpdate,
     ToOrchestrator,
     ToReplica,
+    TrialAsk,
+    TrialEnd,
+    TrialGrant,
 )
 from engine.orchestrator.core import OrchestratorCore
 from engine.orchestrator.effects import (
@@ -129,6 +132,9 @@ class FakeReplica:
         self.control: deque[ToReplica] = deque()
         self.num_data_received = 0
         self.requests: dict[str, HeldRequest] = {}
+        self.suspects: dict[str, int] = {}  # how far they had come before
+        self.trial_id: str | None = None
+        self.is_granted = False
         self.answers: list[Any] = []
 
     def receive_data(self) -> None:
@@ -153,15 +159,48 @@ class FakeReplica:
                 self.answers.append(Pong(message.seq, len(self.requests)))
             case StageAbort():
                 for request_id in message.request_ids:
-                    self.requests.pop(request_id, None)
+                    self.drop(request_id)
                 self.answers.append(StageReleased(message.request_ids))
+            case TrialGrant():
+                assert message.request_id == self.trial_id, "a grant that nobody asked for"
+                self.is_granted = True
             case StagePause() | StageResume():
                 held = self.requests.get(message.request_id)
                 if held is not None:
                     held.is_paused = isinstance(message, StagePause)
 
+    def drop(self, request_id: str) -> None:
+        self.requests.pop(request_id, None)
+        self.suspects.pop(request_id, None)
+
     def runnable(self) -> list[str]:
-        return sorted(rid for rid, held in self.requests.items() if self._can_run(held))
+        """A suspect runs alone, and only with the orchestrator's grant."""
+        ready = sorted(rid for rid, held in self.requests.items() if self._can_run(held))
+        if self.is_granted:
+            return [rid for rid in ready if self._parent(rid) == self._parent(self.trial_id or "")]
+        return [rid for rid in ready if not self._is_suspect(rid)]
+
+    def check_trial(self) -> None:
+        if self.trial_id is not None and self.is_granted:
+            if self._is_suspect(self.trial_id) and self._can_run(self.requests[self.trial_id]):
+                return
+            self.answers.append(TrialEnd(self.trial_id))
+            self.suspects = {
+                r: p for r, p in self.suspects.items() if self._parent(r) != self.trial_id
+            }
+            self.trial_id, self.is_granted = None, False
+        ready = [rid for rid, held in self.requests.items() if self._can_run(held)]
+        asking = [self._parent(rid) for rid in ready if self._is_suspect(rid)]
+        if self.trial_id is None and asking:
+            self.trial_id = asking[0]
+            self.answers.append(TrialAsk(self.trial_id))
+
+    def _is_suspect(self, request_id: str) -> bool:
+        return any(self._parent(r) == self._parent(request_id) for r in self.suspects)
+
+    @staticmethod
+    def _parent(request_id: str) -> str:
+        return request_id.partition("/")[0]
 
     def _can_run(self, held: HeldRequest) -> bool:
         """A group runs when its members are all there and none is paused."""
@@ -187,7 +226,10 @@ class FakeReplica:
             row.num_samples = 0
         for row in rows:
             if row.finished:
-                del self.requests[row.request_id]
+                self.drop(row.request_id)
+            elif row.start_sample + row.num_samples > self.suspects.get(row.request_id, 1 << 60):
+                del self.suspects[row.request_id]
+        self.check_trial()
         num_routed = sum(row.payload is not None for row in rows)
         return StageOutput(rows, len(batch), num_routed, 0.1)
 
@@ -203,6 +245,8 @@ class FakeReplica:
             size=1 if self.stage_id == 0 else CHUNK,
         )
         self.requests[message.request_id] = held
+        if message.suspect:
+            self.suspects[message.request_id] = message.skip_position
         if self.stage_id == 0:
             held.is_open = message.resumable
             if message.first_unit == 0:
@@ -354,15 +398,17 @@ class Simulation:
         while replica.control or replica.data:
             replica.receive_control()
             replica.receive_data()
+        replica.check_trial()
         self._answer(replica)
 
     def step(self, replica_id: str, request_id: str, *, drop_payload: bool = False) -> None:
         replica = self.replicas[replica_id]
         output = replica.step(request_id, drop_payload=drop_payload)
         self.carry_out(self.core.handle_replica(replica_id, output, self.now))
+        self._answer(replica)
 
     def fail_request(self, replica_id: str, request_id: str) -> None:
-        self.replicas[replica_id].requests.pop(request_id, None)
+        self.replicas[replica_id].drop(request_id)
         error = StageError(request_id, "stage_failed", "the stage failed at this request")
         self.carry_out(self.core.handle_replica(replica_id, error, self.now))
 

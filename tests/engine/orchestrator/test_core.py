@@ -198,19 +198,51 @@ def test_a_spare_replica_takes_over_at_once(stage_id: int) -> None:
     simulation.settle()
 
 
-def test_a_request_that_kills_its_replica_twice_fails_alone() -> None:
+@pytest.mark.parametrize("stage_id", [0, 1])
+def test_a_request_that_kills_its_replica_twice_fails_alone(stage_id: int) -> None:
+    """Whatever runs beside it, is paused or waits for text is not blamed."""
     simulation = started()
-    simulation.add("poison")
-    for _ in range(2):
-        (replica_id,) = stage_replicas(simulation, 0)
+    simulation.add("good", 5)
+    simulation.add("poison", 5)
+    simulation.add("paused", 5)
+    simulation.add("idle", 0, resumable=True)
+    simulation.interact("paused", "pause")
+    for _ in range(2 * stage_id):
+        simulation.turn()
+    num_kills = 0
+    while num_kills < 2:
+        (replica_id,) = stage_replicas(simulation, stage_id)
         simulation.say_hello(replica_id)
-        simulation.kill(replica_id)
-        simulation.advance(1.0)
-    simulation.add("good")
-    simulation.start_all()
-    simulation.run()
+        for other in stage_replicas(simulation, 1 - stage_id):
+            simulation.receive(other)
+        simulation.receive(replica_id)
+        simulation.receive(replica_id)
+        replica = simulation.replicas[replica_id]
+        if "poison" in replica.runnable():
+            num_kills += 1
+            simulation.kill(replica_id)
+        else:
+            for request_id in replica.runnable():
+                simulation.step(replica_id, request_id)
+        simulation.advance(0.1)
     assert error_code(simulation, "poison") == "stage_failed"
-    assert simulation.callers["good"].num_samples == 2 * UNIT
+    simulation.settle()
+    for name in ("good", "paused"):
+        assert simulation.callers[name].num_samples == 5 * UNIT
+
+
+def test_a_replica_that_keeps_losing_the_same_output_fails_the_request() -> None:
+    simulation = started()
+    simulation.add("a", 2)
+    (chunks,) = stage_replicas(simulation, 1)
+    for _ in range(100):
+        if simulation.callers["a"].terminals:
+            break
+        for replica_id in list(simulation.replicas):
+            simulation.receive(replica_id)
+            for request_id in simulation.replicas[replica_id].runnable():
+                simulation.step(replica_id, request_id, drop_payload=replica_id == chunks)
+    assert error_code(simulation, "a") == "stage_failed"
     simulation.settle()
 
 

@@ -16,7 +16,7 @@ from engine.config import EngineConfig
 from engine.messages import ScaleMessage
 from tests.engine.orchestrator.simulation import CHUNK, SAMPLE_RATE, Simulation, two_stages
 
-NUM_SEQUENCES = 1_000
+NUM_SEQUENCES = 10_000
 STEPS_PER_SEQUENCE = 30
 
 

@@ -68,7 +68,7 @@ def transform_prompt(prompt: Prompt) -> Prompt:
     return spoken | {
         "speed": _check_speed(prompt.get("speed")) * float(options.get("speed", 1.0)),
         "british": _british(prompt.get("language"), voice),
-        "model_path": str(_model_path(voice) or ""),
+        "model_path": _model_name(voice),
         "shape": options.get("shape", {}),
         "warnings": warnings,
     }
@@ -135,6 +135,12 @@ def _british(language: Any, voice: Voice) -> bool:
         )
     british = _LANGUAGES[asked]
     return voice.language == "en-GB" if british is None else british
+
+
+def _model_name(voice: Voice) -> str:
+    """The path that the stages load; "" is the model inside the package."""
+    path = _model_path(voice)
+    return "" if path is None or path == Path() else str(path)
 
 
 def _model_path(voice: Voice) -> Path | None:

@@ -29,10 +29,11 @@ FRAME_SAMPLES = 300  # 12.5 ms at 24 kHz
 # is kept.
 _LEAD_FRAMES = 4
 # Frames per step, by the frame at which the step starts, counted from where speech begins. The
-# first brings the look-ahead of decoder and vocoder (31 frames) and about 80 ms of sound;
-# the later ones grow, since a listener then has audio in hand and fewer steps cost less.
-_FIRST_STEP_FRAMES = 38
-_PLAN = ((0, 24), (64, 40), (160, 80))
+# first brings the look-ahead of decoder and vocoder (26 frames, in multiples of 8) and 80 ms of
+# sound; the later ones grow, since a listener then has audio in hand and longer steps cost less.
+_FIRST_STEP_FRAMES = 36
+_WARM_UP_ID = 43  # "a", any sound would do
+_PLAN = ((0, 24), (48, 48), (128, 96), (320, 160))
 
 
 @dataclass(slots=True)
@@ -65,13 +66,18 @@ class Code2WavStage:
         self._model_lock = threading.Lock()
 
     def warm_up(self) -> None:
-        """Load the default voice's model and decode a little silence, in two sizes."""
-        ids = np.zeros(3, np.int64)
-        durations = np.full(3, 20, np.int32)
-        flat = np.zeros(120, np.float32)
-        stream = self._model("").open(ids, durations, flat, flat, seed=0, shape=NEUTRAL)
-        while not stream.finished:
-            stream.step(_FIRST_STEP_FRAMES)
+        """Load the default voice's model and decode some hum in steps of all sizes.
+
+        Memory for each size is taken at its first use; the first listener should not wait for it.
+        """
+        num_units = 400
+        ids = np.full(num_units, _WARM_UP_ID, np.int64)
+        durations = np.ones(num_units, np.int32)
+        pitch = np.full(2 * num_units, 150.0, np.float32)
+        energy = np.zeros(2 * num_units, np.float32)
+        stream = self._model("").open(ids, durations, pitch, energy, seed=0, shape=NEUTRAL)
+        for num_frames in (_FIRST_STEP_FRAMES, *(size for _, size in _PLAN)):
+            to_int16(stream.step(num_frames))
 
     @property
     def num_requests(self) -> int:
@@ -165,10 +171,10 @@ class Code2WavStage:
         request.stream = None
 
     def _model(self, model_path: str) -> Code2Wav:
-        """The decoder of a model file, loaded on first use; "" and "." are the packaged one."""
+        """The decoder of a model file, loaded on first use; "" is the packaged one."""
         with self._model_lock:
             if model_path not in self._models:
-                path = None if model_path in ("", ".") else Path(model_path)
+                path = Path(model_path) if model_path else None
                 self._models[model_path] = Code2Wav.load(path)
             return self._models[model_path]
 

@@ -130,7 +130,7 @@ class DecoderStream:
         self._decoder = decoder
         self._given = given
         self._state = decoder.start_state()
-        self.num_frames = given.prosody.shape[0]
+        self.num_frames: int = given.prosody.shape[0]
         self.lag = HALF_KERNEL * decoder.num_layers
         self.position = 0
         """Frames that went in."""

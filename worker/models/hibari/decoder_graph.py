@@ -242,10 +242,9 @@ def _norm(build: _Builder, norm: Norm, x: str, output: str) -> str:
 
 
 def _float_product(build: _Builder, linear: Linear, x: str, gains: FloatArray | None = None) -> str:
-    scale = np.float32(linear.scale) * (1 if gains is None else gains)
-    bias = linear.bias if gains is None else linear.bias * gains
-    product = build.node("MatMul", x, build.constant(linear.weight * scale))
-    return build.node("Add", product, build.constant(bias))
+    factors = np.ones(linear.bias.size, np.float32) if gains is None else gains
+    product = build.node("MatMul", x, build.constant(linear.weight * factors))
+    return build.node("Add", product, build.constant(linear.bias * factors))
 
 
 def _quantise(build: _Builder, x: str, quantiser: Quantiser) -> tuple[str, str, str]:
@@ -295,4 +294,4 @@ def _head(build: _Builder, weights: DecoderWeights, x: str, reach: Reach | None)
 
 
 def _columns(head: Linear, columns: npt.NDArray[np.intp]) -> Linear:
-    return Linear(head.weight[:, columns], head.scale, head.bias[columns])
+    return Linear(head.weight[:, columns], head.bias[columns])

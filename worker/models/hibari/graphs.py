@@ -21,7 +21,6 @@ from onnx import numpy_helper
 from engine.errors import ConfigError
 
 FloatArray = npt.NDArray[np.float32]
-Int8Array = npt.NDArray[np.int8]
 
 SPECTRAL_PARTS = ("lh", "theta", "ln", "lr", "phi")
 """Outputs of the decoder, in the order of the head's columns: log harmonic magnitude, harmonic
@@ -39,11 +38,10 @@ KERNEL = 7
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """One int8 matrix product: ``y = scale * (x @ weight) + bias``."""
+    """One matrix product: ``y = x @ weight + bias``."""
 
-    weight: Int8Array
-    """[in, out], symmetric (zero point 0)."""
-    scale: float
+    weight: FloatArray
+    """[in, out]; int8 in the voice file, as a rule."""
     bias: FloatArray
     """[out]"""
 
@@ -205,7 +203,7 @@ class _VoiceReader:
         return VoiceGraph(self._model, self._read_seams(conv.input[0]), decoder)
 
     def _producer(self, name: str, *kinds: str) -> onnx.NodeProto:
-        node = self._producers.get(name)
+        node: onnx.NodeProto | None = self._producers.get(name)
         if node is None or node.op_type not in kinds:
             found = "nothing" if node is None else node.op_type
             raise _FormError(f"{name} should come from {' or '.join(kinds)}, not from {found}")
@@ -230,16 +228,22 @@ class _VoiceReader:
         raise _FormError(f"{node.output[0]} should have a constant input")
 
     def _read_linear(self, name: str) -> tuple[Linear, str]:
-        """The int8 product whose biased result is ``name``, and the float tensor it takes."""
-        biased = self._producer(name, "Add")
-        scaled = self._producer(self._back(name, "Add"), "Mul")
+        """The product whose biased result is ``name``, and the tensor that it takes."""
+        bias = self._constant_input(self._producer(name, "Add"))
+        product = self._producer(self._back(name, "Add"), "Mul", "MatMul")
+        if product.op_type == "MatMul":
+            return Linear(self._array(product.input[1]), bias), product.input[0]
+        weight, source = self._read_int8_product(product)
+        return Linear(weight, bias), source
+
+    def _read_int8_product(self, scaled: onnx.NodeProto) -> tuple[FloatArray, str]:
+        """The weight of a quantised product, as float32, and the tensor that it takes."""
         product = self._producer(self._producer(scaled.input[0], "Cast").input[0], "MatMulInteger")
         quantised = self._producer(product.input[0], "DynamicQuantizeLinear")
-        weight = self._array(product.input[1])
-        if weight.dtype != np.int8 or np.any(self._array(product.input[3])):
-            raise _FormError(f"{product.input[1]} should be symmetric int8")
-        scale = float(self._constant_input(self._producer(scaled.input[1], "Mul")))
-        return Linear(weight, scale, self._constant_input(biased)), quantised.input[0]
+        scale = self._constant_input(self._producer(scaled.input[1], "Mul"))
+        levels = self._array(product.input[1]).astype(np.float32)
+        levels -= self._array(product.input[3])
+        return np.asarray(levels * scale, np.float32), quantised.input[0]
 
     def _read_norm(self, name: str) -> tuple[Norm, str]:
         node = self._producer(name, "LayerNormalization")

@@ -166,10 +166,10 @@ class ProsodyStage:
         )
 
     def _net(self, model_path: str) -> ProsodyNet:
-        """The net of a model file, loaded on first use; "" and "." are the packaged one."""
+        """The net of a model file, loaded on first use; "" is the packaged one."""
         with self._net_lock:
             if model_path not in self._nets:
-                path = None if model_path in ("", ".") else Path(model_path)
+                path = Path(model_path) if model_path else None
                 self._nets[model_path] = ProsodyNet.load(path)
             return self._nets[model_path]
 

@@ -74,7 +74,7 @@ def gelu_quantiser(reach: FloatArray) -> Quantiser:
 
 def equalised_weight(linear: Linear, gains: FloatArray, quantiser: Quantiser) -> Int8Weight:
     """The weight that goes with a quantiser's activations, columns multiplied by ``gains``."""
-    weight = linear.weight * np.float32(linear.scale) * quantiser.divisors[:, None] * gains
+    weight = linear.weight * quantiser.divisors[:, None] * gains
     largest = np.max(np.abs(weight), axis=0)
     scales = np.where(largest > 0, largest, 1) / np.float32(MAX_WEIGHT)
     return Int8Weight(np.rint(weight / scales).astype(np.int8), scales.astype(np.float32))
@@ -83,7 +83,7 @@ def equalised_weight(linear: Linear, gains: FloatArray, quantiser: Quantiser) ->
 def _divisors(reach: FloatArray) -> FloatArray:
     """Factors with a geometric mean of 1."""
     powers = EXPONENT * np.log(np.maximum(reach, LEAST_REACH * reach.max()))
-    return np.exp(powers - powers.mean()).astype(np.float32)
+    return np.asarray(np.exp(powers - powers.mean()), np.float32)
 
 
 def _quantiser(divisors: FloatArray, low: float, high: float) -> Quantiser:

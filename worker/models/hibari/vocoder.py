@@ -13,7 +13,6 @@ Hann, 24 kHz). Differences:
 
 from __future__ import annotations
 
-import functools
 from typing import Final
 
 import numpy as np
@@ -21,16 +20,13 @@ import numpy.typing as npt
 
 from worker.models.hibari.decoder import Spectra
 from worker.models.hibari.graphs import NUM_BINS
-from worker.models.hibari.shape import NEUTRAL, VOICED_HZ, VoiceShape
+from worker.models.hibari.noise import noise_at, noise_offsets
+from worker.models.hibari.pulses import HOP, PulseTrain
+from worker.models.hibari.shape import NEUTRAL, VoiceShape
 from worker.models.hibari.spectral_shape import SpectralShape
 
 FloatArray = npt.NDArray[np.float32]
-DoubleArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
-SAMPLE_RATE: Final = 24000
-HOP: Final = 300
 N_FFT: Final = 1200
 OVERLAP: Final = N_FFT // HOP
 """Frames that overlap in a sample."""
@@ -38,14 +34,6 @@ OVERLAP: Final = N_FFT // HOP
 LOOKAHEAD: Final = 2
 """Frames that must follow a hop's own frame before its samples are final."""
 
-MAX_HARMONIC_HZ: Final = 11000.0
-"""Harmonics above this are left out (``dsp.pulses``)."""
-
-NEAR_ZERO: Final = 2e-3
-"""Where 2 sin(t/2) is smaller, sin((H + 1/2) t) / (2 sin(t/2)) takes its limit (``dsp.pulses``)."""
-
-NOISE_TABLE_SIZE: Final = 1 << 20
-NOISE_TABLE_SEED: Final = 0x766F78
 
 _HALF = N_FFT // 2
 _WINDOW = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(N_FFT) / N_FFT)).astype(np.float32)
@@ -56,114 +44,6 @@ _SYNTHESIS_WINDOW = _WINDOW / _WINDOW_SUM
 # factor n_fft / 4 which the transform in _hartley leaves out cancels that, but for sqrt(1 / 2).
 _ANALYSIS_WINDOW = np.ascontiguousarray(_WINDOW[1:_HALF] * np.float32(np.sqrt(0.5) * 2))
 _ANALYSIS_PEAK = np.float32(np.sqrt(0.5) * 4)
-
-_LATER = (((np.arange(HOP) + 0.5) / HOP - 0.5) % 1.0).astype(np.float32)
-"""Weight of the later of the two frames between which a sample of a hop lies."""
-_EARLIER = 1 - _LATER
-
-
-@functools.cache
-def _noise_windows() -> FloatArray:
-    """Every window of two times 601 values in a table of standard normal values.
-
-    Drawing from a table is ten times as fast as from a generator. The table (4 MB, the same in
-    every process) is long enough that no repetition is heard: a sentence takes windows at random.
-    """
-    generator = np.random.Generator(np.random.PCG64(NOISE_TABLE_SEED))
-    table = generator.standard_normal(NOISE_TABLE_SIZE, dtype=np.float32)
-    return np.lib.stride_tricks.sliding_window_view(table, 2 * NUM_BINS)
-
-
-def load_noise() -> None:
-    """Make the table now (20 ms), so that the first sentence does not wait for it."""
-    _noise_windows()
-
-
-def noise(seed: int, num_frames: int) -> FloatArray:
-    """The noise of a sentence's frames: [F, 1202], 601 real parts and 601 imaginary ones."""
-    return _noise_windows()[_noise_offsets(seed, num_frames)]
-
-
-def _noise_offsets(seed: int, num_frames: int) -> IntArray:
-    """Where in the table the noise of each frame begins: SplitMix64 of seed and frame index.
-
-    Constants: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
-    """
-    frames = np.arange(1, num_frames + 1, dtype=np.uint64)
-    z = np.uint64(seed % (1 << 64)) + frames * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z ^= z >> np.uint64(31)
-    return (z % np.uint64(NOISE_TABLE_SIZE - 2 * NUM_BINS + 1)).astype(np.int64)
-
-
-class PulseTrain:
-    """The excitation of a sentence, generated hop by hop.
-
-    Every harmonic below 11 kHz at unit amplitude:
-    ``sum_{h <= H} cos(h t) = sin((H + 1/2) t) / (2 sin(t / 2)) - 1/2``, and zero where unvoiced.
-    """
-
-    def __init__(self, f0: FloatArray) -> None:
-        self._f0 = np.pad(f0, 1, mode="edge")
-        near = np.maximum(np.maximum(self._f0[:-2], self._f0[1:-1]), self._f0[2:])
-        self.voiced: BoolArray = near > VOICED_HZ
-        """[F]: whether any sample of the hop may be voiced."""
-        self._position = 0
-        self._cycles = 0.0
-
-    def take(self, stop: int) -> FloatArray:
-        """Samples of the hops from where the last call ended to ``stop``, [hops, 300]."""
-        start, self._position = self._position, stop
-        f0 = self._interpolate(start, stop)
-        clipped = np.maximum(f0, np.float32(VOICED_HZ))
-        phase = self._accumulate(clipped)
-        pulses = np.zeros_like(f0)
-        voiced = np.flatnonzero(self.voiced[start:stop])
-        if voiced.size:
-            rows = slice(voiced[0], voiced[-1] + 1)
-            pulses[rows] = _harmonic_sum(f0[rows], clipped[rows], phase[rows])
-        return pulses
-
-    def _interpolate(self, start: int, stop: int) -> FloatArray:
-        f0, half = self._f0, HOP // 2
-        out = np.empty((stop - start, HOP), np.float32)
-        before, here, after = (f0[start + k : stop + k, None] for k in range(3))
-        np.multiply(before, _EARLIER[:half], out=out[:, :half])
-        out[:, :half] += here * _LATER[:half]
-        np.multiply(here, _EARLIER[half:], out=out[:, half:])
-        out[:, half:] += after * _LATER[half:]
-        return out
-
-    def _accumulate(self, f0: FloatArray) -> DoubleArray:
-        """Running sum of f0 in float64, carried from call to call: the same bits in any pieces."""
-        total = f0.astype(np.float64).reshape(-1)
-        if total.size:
-            total[0] += self._cycles
-            np.cumsum(total, out=total)
-            self._cycles = float(total[-1])
-        return total.reshape(f0.shape)
-
-
-def _harmonic_sum(f0: FloatArray, clipped: FloatArray, phase: DoubleArray) -> FloatArray:
-    phase *= 1 / SAMPLE_RATE
-    phase -= np.floor(phase)
-    phase *= np.pi
-    half_turn = phase.astype(np.float32)
-    order = np.floor(np.float32(MAX_HARMONIC_HZ) / clipped)
-    order += np.float32(0.5)
-    divisor = np.sin(half_turn)
-    divisor *= 2
-    pulses = order * half_turn
-    pulses *= 2
-    np.sin(pulses, out=pulses)
-    at_pulse = np.abs(divisor) <= NEAR_ZERO
-    np.copyto(divisor, 1, where=at_pulse)
-    pulses /= divisor
-    np.copyto(pulses, order, where=at_pulse)
-    pulses -= np.float32(0.5)
-    pulses *= f0 > VOICED_HZ
-    return pulses
 
 
 def _hartley(windows: FloatArray) -> FloatArray:
@@ -182,7 +62,14 @@ def _hartley(windows: FloatArray) -> FloatArray:
     np.multiply(part, _ANALYSIS_WINDOW, out=folded.imag[:, 1:_HALF])
     folded[:, 0] = 0
     folded[:, _HALF] = windows[:, _HALF] * _ANALYSIS_PEAK
-    return np.fft.irfft(folded, n=N_FFT, axis=1)
+    transform = np.empty((num_rows, N_FFT), np.float32)
+    _inverse_transform(folded, transform)
+    return transform
+
+
+def _inverse_transform(bins: npt.NDArray[np.complex64], out: FloatArray) -> None:
+    """[n, 601] -> [n, 1200]. numpy keeps float32; its type stubs know float64 alone."""
+    np.fft.irfft(bins, n=N_FFT, axis=1, out=out)  # type: ignore[arg-type]
 
 
 class _Excitation:
@@ -252,7 +139,7 @@ class VocoderStream:
         self._num_frames = f0.size
         self._skip = skip_frames
         self._excitation = _Excitation(f0)
-        self._offsets = _noise_offsets(seed, f0.size)
+        self._offsets = noise_offsets(seed, f0.size)
         self._position = 0
         self._tail = np.zeros((OVERLAP - 1, N_FFT), np.float32)
 
@@ -266,7 +153,7 @@ class VocoderStream:
         bins = self._combine(spectra, start, stop)
         frames = np.empty((stop - start + OVERLAP - 1, N_FFT), np.float32)
         frames[: OVERLAP - 1] = self._tail
-        np.fft.irfft(bins, n=N_FFT, axis=1, out=frames[OVERLAP - 1 :])
+        _inverse_transform(bins, frames[OVERLAP - 1 :])
         frames[OVERLAP - 1 :] *= _SYNTHESIS_WINDOW
         self._tail = frames[1 - OVERLAP :].copy()
         return self._overlap(frames, start, stop)
@@ -286,7 +173,7 @@ class VocoderStream:
             pulses = self._excitation.transform(first, last)
             phase = spectra.harmonic_phase[rows] * np.float32(np.pi)
             _add_filtered(pulses, harmonic[rows], phase, real[rows], imaginary[rows])
-        random = _noise_windows()[self._offsets[start:stop]]
+        random = noise_at(self._offsets[start:stop])
         bins = np.empty(real.shape, np.complex64)
         for part, plane, z in (
             (real, bins.real, random[:, :NUM_BINS]),

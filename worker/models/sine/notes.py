@@ -19,10 +19,11 @@ _NUM_PITCHES = 24
 
 @dataclass(slots=True)
 class _Request:
-    """``words`` with the number of the input that each came with; ``position`` counts notes."""
+    """``words`` with the number of the input that each came with, and the voice's base frequency
+    then; ``position`` counts notes."""
 
     base_hz: float
-    words: deque[tuple[int, str]]
+    words: deque[tuple[int, str, float]]
     is_open: bool
     position: int
     skip_position: int
@@ -31,7 +32,7 @@ class _Request:
     done_position: int
 
     def feed(self, unit: int, text: str) -> None:
-        self.words.extend((unit, word) for word in text.split())
+        self.words.extend((unit, word, self.base_hz) for word in text.split())
         self.num_inputs = unit + 1
         self.note_progress()
 
@@ -106,14 +107,14 @@ def _next_note(request: _Request) -> dict[str, float] | None:
     """The next word's note; None if there is no word, or if it was sent before a replay."""
     if not request.words:
         return None
-    _unit, word = request.words.popleft()
+    _unit, word, base_hz = request.words.popleft()
     request.position += 1
     request.note_progress()
     if request.position <= request.skip_position:
         return None
     pitch = zlib.crc32(word.encode()) % _NUM_PITCHES
     num_samples = _SAMPLES_PER_CHAR * min(len(word), _MAX_CHARS)
-    return {"hz": request.base_hz * 2 ** (pitch / 12), "num_samples": num_samples}
+    return {"hz": base_hz * 2 ** (pitch / 12), "num_samples": num_samples}
 
 
 def _status(request: _Request) -> RowStatus:

@@ -17,15 +17,15 @@ from hibari import dsp
 from onnx import helper, numpy_helper
 
 from tests.worker.models.hibari import bundled
+from worker.models.hibari.noise import noise
 from worker.models.hibari.sessions import open_session
-from worker.models.hibari.vocoder import noise
 
 DoubleArray = npt.NDArray[np.float64]
 
 N_FFT, HOP = 1200, 300
 
 
-def _float_products(model: onnx.ModelProto, quantised: set[str]) -> onnx.ModelProto:
+def float_products(model: onnx.ModelProto, quantised: set[str]) -> onnx.ModelProto:
     """Replace the products of the tensors named by float ones."""
     result = onnx.ModelProto()
     result.CopyFrom(model)
@@ -55,7 +55,7 @@ def _float_products(model: onnx.ModelProto, quantised: set[str]) -> onnx.ModelPr
 def _session() -> Any:
     voice = bundled.voice()
     return open_session(
-        _float_products(voice.model, set(voice.decoder.activations)).SerializeToString()
+        float_products(voice.model, set(voice.decoder.activations)).SerializeToString()
     )
 
 

@@ -19,10 +19,10 @@ from worker.models.hibari.graphs import VoiceGraph
 
 
 def _another_voice() -> VoiceGraph:
-    """The bundled voice with one weight of its decoder changed by one step."""
+    """The bundled voice with one weight of its decoder changed a little."""
     voice = bundled.voice()
     weight = voice.decoder.head.weight.copy()
-    weight[0, 0] += 1 if weight[0, 0] < 127 else -1
+    weight[0, 0] += 0.004
     head = dataclasses.replace(voice.decoder.head, weight=weight)
     return dataclasses.replace(voice, decoder=dataclasses.replace(voice.decoder, head=head))
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.worker.models.hibari import float_reference
 from worker.models.hibari.decoder import Spectra
-from worker.models.hibari.vocoder import HOP, PulseTrain, VocoderStream, noise
+from worker.models.hibari.pulses import HOP
+from worker.models.hibari.vocoder import VocoderStream
 
 NUM_FRAMES = 70
 
@@ -94,29 +95,3 @@ def test_samples_follow_two_frames_behind() -> None:
     stream = VocoderStream(CURVES["mixed"], 0)
     sizes = [stream.push(_rows(spectra, k, k + 1)).size for k in range(NUM_FRAMES)]
     assert sizes == [0, 0, *[HOP] * (NUM_FRAMES - 3), 3 * HOP]
-
-
-def test_a_steady_pitch_makes_a_harmonic_at_each_multiple() -> None:
-    train = PulseTrain(np.full(80, 200, np.float32))
-    spectrum = np.abs(np.fft.rfft(train.take(80).reshape(-1)))[: 12000 + 1]
-    peaks = np.flatnonzero(spectrum > spectrum.max() / 2) * 24000 / (80 * HOP)
-    assert peaks.tolist() == [200.0 * k for k in range(1, 56)]
-
-
-def test_pulses_are_zero_where_unvoiced() -> None:
-    train = PulseTrain(np.array([0, 0, 0, 200, 200, 0, 0, 0], np.float32))
-    pulses = train.take(8)
-    assert not pulses[[0, 1, 6, 7]].any()
-    assert pulses[3:5].any(axis=1).all()
-
-
-def test_noise_is_white_and_normal() -> None:
-    values = noise(1, 400)
-    assert abs(values.mean()) < 0.01
-    assert abs(values.std() - 1) < 0.01
-    assert np.abs(np.corrcoef(values[:40]) - np.eye(40)).max() < 0.15
-
-
-def test_noise_of_a_frame_does_not_depend_on_the_length_of_the_sentence() -> None:
-    assert np.array_equal(noise(77, 10), noise(77, 500)[:10])
-    assert not np.array_equal(noise(77, 10), noise(78, 10))

@@ -1,0 +1,110 @@
+"""Engines with real processes, for tests: started, used, checked for leaks and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from engine.async_omni_engine import AsyncOmniEngine
+from engine.config import EngineConfig
+from engine.outputs import InteractionResult, OmniRequestOutput
+from engine.pipeline import PipelineConfig, load_pipeline
+
+T = TypeVar("T")
+
+QUICK = EngineConfig(heartbeat_interval_s=0.2, heartbeat_timeout_s=2.0, restart_backoff_s=0.1)
+TIMEOUT_S = 120.0
+
+
+def tones(num_replicas: int = 1, *, faulty: bool = False, **options: Any) -> PipelineConfig:
+    """The tone pipeline, with that many replicas per stage."""
+    pipeline = load_pipeline("sine")
+    stages = [
+        msgspec.structs.replace(stage, num_replicas=num_replicas, **options)
+        for stage in pipeline.stages
+    ]
+    if faulty:
+        stages[0] = msgspec.structs.replace(stages[0], model="tests.worker.models.faulty:load")
+    return msgspec.structs.replace(pipeline, stages=tuple(stages))
+
+
+@dataclass
+class Heard:
+    """All that a caller got of one request."""
+
+    audio: bytearray = field(default_factory=bytearray)
+    words: list[Any] = field(default_factory=list)
+    answers: list[InteractionResult] = field(default_factory=list)
+    num_chunks: int = 0
+    is_finished: bool = False
+
+    def take(self, output: OmniRequestOutput) -> None:
+        assert not self.is_finished, "output after the end"
+        if output.audio is not None:
+            assert output.start_sample * 2 >= len(self.audio), "a chunk came twice"
+            self.audio += output.audio
+            self.num_chunks += 1
+        self.words += output.payload.get("words", [])
+        if output.interaction is not None:
+            self.answers.append(output.interaction)
+        self.is_finished = output.finished
+
+
+async def speak(engine: AsyncOmniEngine, request_id: str, text: str, **arguments: Any) -> Heard:
+    heard = Heard()
+    async for output in engine.generate(request_id, {"text": text}, **arguments):
+        heard.take(output)
+    assert heard.is_finished
+    return heard
+
+
+async def listen(engine: AsyncOmniEngine, request_id: str) -> Heard:
+    """Read a request that was added, to its end."""
+    heard = Heard()
+    async for output in engine.outputs(request_id):
+        heard.take(output)
+    return heard
+
+
+@contextlib.asynccontextmanager
+async def running(
+    pipeline: PipelineConfig, config: EngineConfig = QUICK
+) -> AsyncIterator[AsyncOmniEngine]:
+    """An engine that is ready, checked for leaks at the end."""
+    engine = AsyncOmniEngine(pipeline, config)
+    engine.start()
+    try:
+        await engine.wait_ready(60)
+        yield engine
+        await asyncio.to_thread(engine.check_integrity)
+    finally:
+        await engine.shutdown(0.1)
+
+
+def run(scenario: Callable[[], Awaitable[T]]) -> T:
+    """Run a scenario on a loop of its own, with a limit against hanging."""
+    return run_for(scenario, TIMEOUT_S)
+
+
+def run_for(scenario: Callable[[], Awaitable[T]], limit_s: float) -> T:
+    async def limited() -> T:
+        return await asyncio.wait_for(scenario(), limit_s)
+
+    return asyncio.run(limited())
+
+
+def pids(engine: AsyncOmniEngine, stage_id: int) -> list[int]:
+    """Process ids of a stage's ready replicas, the busiest first."""
+
+    def look(core: Any) -> list[tuple[int, str]]:
+        return [(-len(r.bound), r.replica_id) for r in core.pools[stage_id].ready()]
+
+    ranked = engine._orchestrator.inspect(look).result(10)
+    placement = engine._orchestrator._local
+    found = [placement.pid(replica_id) for _, replica_id in sorted(ranked)]
+    return [pid for pid in found if pid is not None]

@@ -1,0 +1,50 @@
+"""A stage 0 that fails on command: what a word says happens to its replica or request."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.messages import StageRequest
+from worker.models.sine.notes import NotesStage
+from worker.stage_model import RowStatus, StageContext, StepOutput
+
+
+class FaultyStage(NotesStage):
+    """``die`` kills the process, ``hang`` stops it, ``raise`` and ``memory`` fail the request."""
+
+    def step(self, batch: Sequence[str]) -> StepOutput:
+        commands = {rid: self._next_word(rid) for rid in batch}
+        if "die" in commands.values():
+            os.kill(os.getpid(), signal.SIGKILL)
+        if "hang" in commands.values():
+            os.kill(os.getpid(), signal.SIGSTOP)
+        output = super().step(batch)
+        for request_id, word in commands.items():
+            if word == "raise":
+                output.rows[request_id] = RowStatus(error=RuntimeError("on command"))
+            elif word == "memory":
+                output.rows[request_id] = RowStatus(error=MemoryError("on command"))
+        return output
+
+    def _next_word(self, request_id: str) -> str:
+        words = self._requests[request_id].words
+        return words[0][1] if words else ""
+
+    def add(self, request: StageRequest) -> None:
+        if "refuse" in request.prompt["text"]:
+            raise ValueError("on command")
+        super().add(request)
+
+
+def load(context: StageContext) -> FaultyStage:
+    """Fails to load as often as the file named by the option ``failures`` says."""
+    path = context.stage.options.get("failures")
+    if path is not None:
+        left = int(Path(path).read_text())
+        Path(path).write_text(str(max(0, left - 1)))
+        if left > 0:
+            raise RuntimeError("the model file is broken")
+    return FaultyStage()

@@ -1,0 +1,234 @@
+"""The step loop over a fake transport and the real tone model, or one that misbehaves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from engine.errors import InvalidRequestError
+from engine.messages import (
+    FromReplica,
+    Ping,
+    Pong,
+    SamplingParams,
+    StageAbort,
+    StageError,
+    StageInteraction,
+    StageOutput,
+    StagePause,
+    StageReleased,
+    StageRequest,
+    StageResume,
+    StageUpdate,
+)
+from engine.pipeline import PipelineConfig, StageConfig
+from tests.worker.fake_lanes import FakeLanes
+from worker.models.sine.notes import NotesStage
+from worker.stage_model import RowStatus, StageContext, StageModel, StepOutput
+from worker.step_loop import StepLoop
+from worker.transport import Transport
+
+
+def run_loop(model: StageModel, lanes: FakeLanes, **options: Any) -> None:
+    """Run the loop until the script stops it."""
+    stage = StageConfig(name="s", model="m:m", engine_output_type="latent", **options)
+    pipeline = PipelineConfig(name="p", description="d", stages=(stage,))
+    loop = StepLoop(
+        model,
+        StageContext(pipeline, stage, 0),
+        cast(Transport, lanes),
+        orphan_timeout_s=30.0,
+    )
+    thread = threading.Thread(target=loop.run)
+    thread.start()
+    thread.join(30.0)
+    assert not thread.is_alive(), "the loop did not stop"
+
+
+def request(request_id: str, text: str = "one two", **options: Any) -> StageRequest:
+    prompt = {"text": text, "base_hz": 220.0}
+    return StageRequest(request_id, prompt, SamplingParams(), 0, **options)
+
+
+def finished_ids(lanes: FakeLanes) -> list[str]:
+    return [row.request_id for output in lanes.outputs() for row in output.rows if row.finished]
+
+
+def stop_when_finished(*request_ids: str) -> FakeLanes:
+    def script(lanes: FakeLanes, _message: FromReplica) -> None:
+        if set(finished_ids(lanes)) >= set(request_ids):
+            lanes.stop()
+
+    return FakeLanes(script)
+
+
+def test_requests_run_to_their_end_and_are_let_go() -> None:
+    model = NotesStage()
+    lanes = stop_when_finished("a", "b")
+    lanes.put(request("a"), request("b", "x y z"))
+    run_loop(model, lanes)
+    payloads = [
+        row.request_id for o in lanes.outputs() for row in o.rows if row.payload is not None
+    ]
+    assert sorted(payloads) == ["a", "a", "b", "b", "b"]
+    assert model.num_requests == 0
+
+
+def test_a_ping_is_answered_with_the_number_of_requests_held() -> None:
+    def script(lanes: FakeLanes, message: FromReplica) -> None:
+        if isinstance(message, Pong):
+            lanes.stop()
+
+    lanes = FakeLanes(script)
+    lanes.put(request("a", paused=True), Ping(7))
+    run_loop(NotesStage(), lanes)
+    assert Pong(7, 1) in lanes.sent
+
+
+def test_an_abort_lets_go_and_says_so() -> None:
+    def script(lanes: FakeLanes, message: FromReplica) -> None:
+        if isinstance(message, StageReleased):
+            lanes.stop()
+
+    model = NotesStage()
+    lanes = FakeLanes(script)
+    lanes.put(request("a", paused=True), StageAbort(["a", "unknown"]))
+    run_loop(model, lanes)
+    assert lanes.sent == [StageReleased(["a", "unknown"])]
+    assert model.num_requests == 0
+
+
+def test_pause_and_resume_hold_and_free_a_request() -> None:
+    def script(lanes: FakeLanes, message: FromReplica) -> None:
+        if isinstance(message, Pong):
+            lanes.put(StageResume("a"))
+        elif finished_ids(lanes):
+            lanes.stop()
+
+    lanes = FakeLanes(script)
+    lanes.put(request("a", paused=True), StagePause("a"), Ping(1))
+    run_loop(NotesStage(), lanes)
+    assert isinstance(lanes.sent[0], Pong)
+    assert finished_ids(lanes) == ["a"]
+
+
+def test_segments_and_interactions_reach_the_model_in_order() -> None:
+    lanes = stop_when_finished("a")
+    lanes.put(
+        request("a", "one", resumable=True),
+        StageUpdate("a", 1, {"text": "two"}),
+        StageInteraction("a", 2, "update", {"base_hz": 440.0}),
+        StageUpdate("a", 3, {"text": "three"}, final=True),
+    )
+    run_loop(NotesStage(), lanes)
+    rows = [row for output in lanes.outputs() for row in output.rows]
+    assert sum(row.payload is not None for row in rows) == 3
+
+
+def test_inputs_for_a_request_that_has_ended_are_dropped() -> None:
+    lanes = stop_when_finished("b")
+    lanes.put(
+        StageUpdate("gone", 1, {"text": "x"}),
+        StageInteraction("gone", 1, "flush"),
+        request("b"),
+    )
+    run_loop(NotesStage(), lanes)
+    assert not any(isinstance(message, StageError) for message in lanes.sent)
+
+
+class Faulty(NotesStage):
+    """Fails where a request's id says so."""
+
+    def add(self, message: StageRequest) -> None:
+        if "refused" in message.request_id:
+            raise InvalidRequestError("no such voice", param="voice")
+        super().add(message)
+
+    def update(self, update: StageUpdate) -> None:
+        if update.payload.get("text") == "bad":
+            raise ValueError("cannot read this")
+        super().update(update)
+
+    def step(self, batch: Sequence[str]) -> StepOutput:
+        if any("crash" in request_id for request_id in batch):
+            raise RuntimeError("the whole step failed")
+        output = super().step(batch)
+        for request_id in batch:
+            if "memory" in request_id:
+                output.rows[request_id] = RowStatus(error=MemoryError())
+        return output
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [("refused", "invalid_value"), ("memory", "stage_failed"), ("crash", "stage_failed")],
+)
+def test_one_requests_failure_is_its_own(bad: str, code: str) -> None:
+    model = Faulty()
+    lanes = stop_when_finished("good")
+    lanes.put(request(bad), request("good", "a b c d"))
+    run_loop(model, lanes, max_batch_size=1)
+    errors = [message for message in lanes.sent if isinstance(message, StageError)]
+    assert [(error.request_id, error.code) for error in errors] == [(bad, code)]
+    assert finished_ids(lanes) == ["good"]
+    assert model.num_requests == 0
+
+
+def test_a_segment_that_fails_names_itself() -> None:
+    def script(lanes: FakeLanes, message: FromReplica) -> None:
+        if isinstance(message, StageError):
+            lanes.stop()
+
+    lanes = FakeLanes(script)
+    lanes.put(
+        request("a", "one", resumable=True),
+        StageUpdate("a", 1, {"text": "two"}),
+        StageUpdate("a", 2, {"text": "bad"}),
+    )
+    run_loop(Faulty(), lanes)
+    (error,) = [message for message in lanes.sent if isinstance(message, StageError)]
+    assert error.unit == 2
+
+
+class Gated(NotesStage):
+    """Each step waits until it is let through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = threading.Semaphore(0)
+        self.gate = threading.Semaphore(0)
+
+    def step(self, batch: Sequence[str]) -> StepOutput:
+        self.entered.release()
+        assert self.gate.acquire(timeout=20)
+        return super().step(batch)
+
+
+def test_what_comes_for_a_request_in_its_step_waits_for_the_steps_end() -> None:
+    model = Gated()
+    lanes = FakeLanes()
+
+    def conduct() -> None:
+        assert model.entered.acquire(timeout=20)
+        lanes.put(StageUpdate("a", 1, {"text": "late"}, final=True), StageAbort(["a"]), Ping(1))
+        while Pong(1, 1) not in lanes.sent:
+            lanes.answered.wait(1)
+        assert not any(isinstance(m, StageReleased) for m in lanes.sent)
+        model.gate.release()
+
+    def script(current: FakeLanes, message: FromReplica) -> None:
+        if isinstance(message, StageReleased):
+            current.stop()
+
+    lanes.script = script
+    lanes.put(request("a", resumable=True))
+    conductor = threading.Thread(target=conduct)
+    conductor.start()
+    run_loop(model, lanes)
+    conductor.join()
+    outputs = [message for message in lanes.sent if isinstance(message, StageOutput)]
+    assert [row for output in outputs for row in output.rows] == []
+    assert model.num_requests == 0
