@@ -59,7 +59,12 @@ class RequestFlow:
         """Bind a stage and send it the request with its journal; wait if there is no replica."""
         progress = record.stages[stage_id]
         pool = self._pools[stage_id]
-        replica = pool.bind(record.request_id, record.submission.data_parallel_rank)
+        rank = record.submission.data_parallel_rank if stage_id == 0 else None
+        if rank is not None and not 0 <= rank < pool.num_wanted:
+            reason = f"data_parallel_rank must be below {pool.num_wanted}, got {rank}"
+            self.fail(record, "invalid_value", reason, "data_parallel_rank")
+            return
+        replica = pool.bind(record.request_id, rank)
         if replica is None:
             if progress.state is not StageState.UNBOUND:
                 progress.state, progress.unbound_since = StageState.UNBOUND, now
@@ -188,7 +193,7 @@ class RequestFlow:
             row.start_sample,
             row.num_samples,
             finished=ends,
-            queue_wait_ms=((record.started_at or now) - record.arrived_at) * 1000,
+            queue_wait_ms=record.queue_wait_ms,
         )
         if ends:
             self._counters.num_finished += 1

@@ -134,6 +134,13 @@ class RequestRecord:
         """Lower priority values run first (as in vLLM), then first come, first served."""
         return (self.submission.priority, self.order)
 
+    @property
+    def queue_wait_ms(self) -> float:
+        """From the caller's arrival time, input processing included, to the start of stage 0."""
+        before_ms = (self.submission.enqueue_ts - self.submission.request_timestamp) * 1000
+        in_line_s = (self.started_at or self.arrived_at) - self.arrived_at
+        return max(0.0, before_ms) + in_line_s * 1000
+
     def member_ids(self, stage_id: int) -> list[str]:
         """The ids under which a stage knows the request: in stage 0, its whole group."""
         if stage_id == 0 and self.group is not None:

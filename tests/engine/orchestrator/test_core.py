@@ -114,6 +114,38 @@ def test_data_parallel_rank_pins_the_replica() -> None:
     simulation.settle()
 
 
+@pytest.mark.parametrize("rank", [-1, 2])
+def test_a_rank_that_no_replica_has_is_refused_by_name(rank: int) -> None:
+    simulation = started(pipeline=two_stages(num_replicas=2))
+    simulation.add("a", data_parallel_rank=rank)
+    (terminal,) = simulation.callers["a"].terminals
+    assert isinstance(terminal, ErrorMessage)
+    assert terminal.param == "data_parallel_rank"
+    simulation.settle()
+
+
+def test_the_queue_wait_counts_from_the_callers_arrival_time() -> None:
+    simulation = started(config=EngineConfig(max_running=1))
+    simulation.add("first")
+    simulation.add("second", request_timestamp=100.0, enqueue_ts=100.5)
+    simulation.advance(2.0)
+    simulation.run()
+    (terminal,) = simulation.callers["second"].terminals
+    assert isinstance(terminal, OutputMessage)
+    assert terminal.queue_wait_ms == pytest.approx(2500.0)
+    simulation.settle()
+
+
+def test_trace_headers_reach_every_stage() -> None:
+    simulation = started()
+    headers = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    simulation.add("a", 1, resumable=True, trace_headers=headers)
+    simulation.run()
+    held = [r.requests["a"].request for r in simulation.replicas.values()]
+    assert [request.trace_headers for request in held] == [headers, headers]
+    simulation.settle()
+
+
 def test_an_abort_is_answered_when_every_stage_has_let_go() -> None:
     simulation = started()
     simulation.add("a", 5)
