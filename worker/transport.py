@@ -27,7 +27,7 @@ _LINGER_MS = 1000
 
 
 class Transport:
-    """Used by the loop's thread only, but for ``wake``. ``lost`` says why a link was lost."""
+    """Used by the loop's thread only, but for ``wake``."""
 
     def __init__(self, spec: ReplicaSpec) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -36,6 +36,7 @@ class Transport:
         self._control = Link(self._context, spec.control_endpoint, identity, spec.keys)
         self._data = Link(self._context, spec.data_endpoint, identity, spec.keys)
         self._num_data_received = 0
+        self._is_told_to_stop = False
         self._held: deque[ToReplica] = deque()  # control messages that wait for their data
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
@@ -49,7 +50,8 @@ class Transport:
 
     @property
     def lost(self) -> str | None:
-        return self._control.check() or self._data.check()
+        """Why a link was lost; None too when the orchestrator said that it would be."""
+        return None if self._is_told_to_stop else self._control.check() or self._data.check()
 
     def wait(self, timeout_s: float) -> None:
         """Wait until something can be received, ``wake`` is called, or the time is over."""
@@ -69,8 +71,8 @@ class Transport:
 
         A lost link reads as a ``Stop``.
         """
-        if self.lost is not None:
-            return [Stop()]
+        # Asked before the sockets are read: what came before the loss is there then.
+        is_lost = self.lost is not None
         messages: list[ToReplica] = []
         self._held.extend(_drain(self._control.socket))
         self._take_due(messages)
@@ -78,7 +80,8 @@ class Transport:
             messages.append(message)
             self._num_data_received += 1
             self._take_due(messages)
-        return messages
+        self._is_told_to_stop |= any(isinstance(m, Stop) for m in (*messages, *self._held))
+        return [*messages, Stop()] if is_lost else messages
 
     def send(self, message: FromReplica) -> None:
         """Send on the data lane. Raises ``TimeoutError`` if the orchestrator does not read."""

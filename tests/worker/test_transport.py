@@ -27,6 +27,7 @@ from engine.placement.spec import ReplicaSpec
 from worker.transport import Transport
 
 WAIT_S = 10.0
+WAIT_MS = 10_000
 
 
 class Lanes:
@@ -48,7 +49,7 @@ class Lanes:
         return ReplicaSpec("r", 1, 0, pipeline, data, control, orphan_timeout_s)
 
     def take(self, socket: zmq.Socket[bytes]) -> FromReplica:
-        assert socket.poll(int(WAIT_S * 1000))
+        assert socket.poll(WAIT_MS)
         identity, *frames = socket.recv_multipart()
         assert identity == b"r"
         return decode_from_replica(frames)
@@ -147,6 +148,18 @@ def test_either_lanes_loss_over_tcp_is_a_stop(closed: int, tmp_path: Path) -> No
         assert lanes.endpoints[closed] in transport.lost
         transport.send(Pong(2, 2))  # dropped, and does not wait
         transport.send_control(Pong(2, 2))
+
+
+def test_a_stop_that_came_before_the_end_of_the_link_is_no_loss(tmp_path: Path) -> None:
+    with connected(*over("tcp", tmp_path)) as (lanes, transport):
+        lanes.put(lanes.control, Stop())
+        for socket in lanes.sockets:
+            socket.close(WAIT_MS)
+        while transport._data.check() is None or transport._control.check() is None:
+            transport.wait(WAIT_S)
+
+        assert Stop() in transport.receive()
+        assert transport.lost is None
 
 
 def test_a_lane_that_nobody_listens_to_is_a_stop() -> None:
