@@ -38,8 +38,14 @@ _REJOIN_BACKOFF_S = 1.0
 
 
 def main(argv: Sequence[str]) -> int:
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    _log_to_stderr()
     return _run_joining(_parse(argv)) if argv else _run_local()
+
+
+def run_encoded(spec: bytes) -> int:
+    """Run the replica of a spec in JSON, in a process that another program has made (Ray)."""
+    _log_to_stderr()
+    return run_replica(msgspec.json.decode(spec, type=ReplicaSpec))
 
 
 def run_replica(spec: ReplicaSpec) -> int:
@@ -53,6 +59,10 @@ def run_replica(spec: ReplicaSpec) -> int:
         return status
     finally:
         transport.close()
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
 
 
 def _run_local() -> int:

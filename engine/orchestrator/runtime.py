@@ -46,6 +46,7 @@ from engine.pipeline import PipelineConfig, PlacementKind
 from engine.placement.by_stage import PlacementByStage
 from engine.placement.local import LocalPlacement
 from engine.placement.network import Network
+from engine.placement.on_ray import RayPlacement
 from engine.placement.remote import RemotePlacement
 from engine.placement.spec import JOIN_PREFIX, JoinAnswer, Placement, ReplicaSpec
 
@@ -98,6 +99,9 @@ class Orchestrator:
         self._remote = RemotePlacement(pipeline, self._answer_join, self._stop_worker, self._joined)
         self._local = LocalPlacement()
         kinds: dict[PlacementKind, Placement] = {"local": self._local, "remote": self._remote}
+        if any(stage.placement == "ray" for stage in pipeline.stages):
+            assert self.network.curve is not None, "what runs on Ray is never without keys"
+            kinds["ray"] = RayPlacement(config, self.network.curve)
         self._placement: Placement = PlacementByStage(kinds)
         self._stopping = False
         self._last_tick_at = 0.0
