@@ -36,6 +36,7 @@ class Replica:
     num_held: int = 0
     on_trial: str | None = None
     fingerprint: Fingerprint | None = None
+    pid: int | None = None
 
 
 class StagePool:

@@ -73,7 +73,7 @@ class ReplicaSupervisor:
         if replica.state is not ReplicaState.STARTING:
             return
         replica.state = ReplicaState.READY
-        replica.fingerprint = message.fingerprint
+        replica.fingerprint, replica.pid = message.fingerprint, message.pid
         replica.last_pong_at = now
         health = self.health[pool.stage_id]
         health.was_ready, health.num_failures = True, 0
