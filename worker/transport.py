@@ -119,7 +119,7 @@ class Transport:
 def _drain(socket: zmq.Socket[bytes]) -> list[ToReplica]:
     """All messages that have come. Asking first costs a tenth of a failed read."""
     messages: list[ToReplica] = []
-    while socket.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+    while int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
         messages.append(decode_to_replica(socket.recv_multipart(zmq.NOBLOCK)))
     return messages
 

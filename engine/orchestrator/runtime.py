@@ -214,7 +214,7 @@ class Orchestrator:
 
     def _read(self, socket: zmq.Socket[bytes], *, is_control: bool) -> None:
         for _ in range(_READ_BURST):
-            if not socket.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+            if not int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
                 return
             identity, *frames = socket.recv_multipart(zmq.NOBLOCK)
             if identity.startswith(JOIN_PREFIX):
