@@ -218,10 +218,9 @@ class Orchestrator:
 
     def _read(self, socket: zmq.Socket[bytes], *, is_control: bool) -> None:
         for _ in range(_READ_BURST):
-            try:
-                identity, *frames = socket.recv_multipart(zmq.NOBLOCK, copy=True)
-            except zmq.Again:
+            if not int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
                 return
+            identity, *frames = socket.recv_multipart(zmq.NOBLOCK)
             if identity.startswith(JOIN_PREFIX):
                 self._remote.join(identity, frames[0] if frames else b"")
                 continue
