@@ -12,7 +12,17 @@ from benchmarks.figures import Report, as_json, as_table, write_json
 from benchmarks.options import Options
 from benchmarks.processes import describe_machine
 
-NAMES = ("throughput", "ttfa", "listeners", "wer", "cancel", "leaks", "memory")
+NAMES = (
+    "throughput",
+    "ttfa",
+    "listeners",
+    "wer",
+    "cancel",
+    "leaks",
+    "memory",
+    "orchestrator",
+    "failover",
+)
 RESULTS = Path(__file__).parent / "results"
 
 

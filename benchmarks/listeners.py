@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import asdict, dataclass
-from statistics import median
 
 from benchmarks.arrivals import Bisection, poisson_times
 from benchmarks.bare_library import BareLibrary
 from benchmarks.figures import Figure, Report
 from benchmarks.options import Options, run_async
 from benchmarks.player import Player, mean_listening
-from benchmarks.processes import CpuMeter
+from benchmarks.processes import CpuMeter, CpuUse
 from benchmarks.quantiles import percentile
 from benchmarks.server_process import ServerProcess, running_server
 from benchmarks.speech_client import SpeechConnection, connect, speak_all
@@ -35,9 +34,12 @@ _NUM_TRIES = 2
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One level, once. ``num_listening`` is the mean over the window."""
+    """One level, once. ``num_listening`` is the mean over the window, ``bare_rate`` the library's
+    audio seconds per second around it.
+    """
 
     share: float
+    bare_rate: float
     num_listening: float
     num_arrivals: int
     num_failed: int
@@ -66,7 +68,6 @@ class _Load:
 def run(options: Options) -> Report:
     """Bisect the share of the library's throughput that the server turns into listeners."""
     bare = BareLibrary()
-    bare_rates: list[float] = []
     trials: list[Trial] = []
     with running_server(options.pipeline) as server:
         warm_up = sentences(99, options.pick(32, 4), _NUM_WORDS)
@@ -74,9 +75,13 @@ def run(options: Options) -> Report:
         mean_s = sum(answer.audio_s for answer in answers) / len(answers)
         search = Bisection(_LOWEST, _HIGHEST, options.pick(1, 100) * _STEP)
         while search.level is not None:
-            bare_rates.append(_bare_rate(bare, options))
-            search.report(_try(server, search.level, median(bare_rates), mean_s, options, trials))
-    return _report(trials, median(bare_rates))
+            for _ in range(options.pick(_NUM_TRIES, 1)):
+                trial = _try(server, bare, search.level, mean_s, options)
+                trials.append(trial)
+                if trial.passed:
+                    break
+            search.report(trials[-1].passed)
+    return _report(trials)
 
 
 def _bare_rate(bare: BareLibrary, options: Options) -> float:
@@ -85,25 +90,18 @@ def _bare_rate(bare: BareLibrary, options: Options) -> float:
 
 
 def _try(
-    server: ServerProcess,
-    share: float,
-    bare_rate: float,
-    mean_s: float,
-    options: Options,
-    trials: list[Trial],
-) -> bool:
-    wanted = options.pick(1, 0) * share * bare_rate or 2.0
-    for attempt in range(options.pick(_NUM_TRIES, 1)):
-        fill_s, window_s = (2 * mean_s, 20.0) if not options.quick else (0.5, 1.0)
-        load = _Load(wanted / mean_s, fill_s, window_s, seed=attempt)
-        meter = CpuMeter(server.pids)
-        players, window_start = run_async(_listen(server.port, load))
-        cpu = meter.stop()
-        client_cores = cpu.by_name["client"] / cpu.wall_s
-        trials.append(_judge(share, players, window_start, load, cpu.others_cores, client_cores))
-        if trials[-1].passed:
-            return True
-    return False
+    server: ServerProcess, bare: BareLibrary, share: float, mean_s: float, options: Options
+) -> Trial:
+    """One level, with the library's speed taken just before and just after."""
+    before = _bare_rate(bare, options)
+    fill_s, window_s = (0.5, 1.0) if options.quick else (2 * mean_s, 20.0)
+    wanted = 2.0 if options.quick else share * before
+    load = _Load(wanted / mean_s, fill_s, window_s, seed=round(share * 1000))
+    meter = CpuMeter(server.pids)
+    outcomes, window_start = run_async(_listen(server.port, load))
+    cpu = meter.stop()
+    rate = (before + _bare_rate(bare, options)) / 2
+    return _judge(share, rate, outcomes, window_start, load, cpu)
 
 
 async def _listen(port: int, load: _Load) -> tuple[list[tuple[Player, bool]], float]:
@@ -138,11 +136,11 @@ async def _listener(port: int, idle: list[SpeechConnection], text: str) -> tuple
 
 def _judge(
     share: float,
+    bare_rate: float,
     outcomes: list[tuple[Player, bool]],
     start: float,
     load: _Load,
-    others_cores: float,
-    client_cores: float,
+    cpu: CpuUse,
 ) -> Trial:
     end = start + load.window_s
     heard = [player for player, _ in outcomes if player.started_at is not None]
@@ -150,6 +148,7 @@ def _judge(
     ttfa_ms = [player.ttfa_s * 1000 for player in present if player.arrived_at >= start] or [0.0]
     return Trial(
         share,
+        bare_rate,
         mean_listening(heard, start, end),
         len(outcomes),
         sum(not is_ok for _, is_ok in outcomes),
@@ -157,20 +156,20 @@ def _judge(
         sum(player.stalled_s for player in present),
         percentile(ttfa_ms, 50),
         percentile(ttfa_ms, 99),
-        others_cores,
-        client_cores,
+        cpu.others_cores,
+        cpu.by_name["client"] / cpu.wall_s,
     )
 
 
-def _report(trials: list[Trial], bare_rate: float) -> Report:
+def _report(trials: list[Trial]) -> Report:
     passed = [trial for trial in trials if trial.passed]
-    best = max(passed, key=lambda trial: trial.num_listening, default=None)
+    best = max(passed, key=lambda trial: trial.num_listening / trial.bare_rate, default=None)
     figures = [
         Figure(
             "listeners without underrun",
             best.num_listening if best else 0.0,
             "listeners",
-            bare_rate,
+            (best or trials[-1]).bare_rate,
             TARGET,
         )
     ]

@@ -1,19 +1,20 @@
 """The orchestrator alone: chunk messages routed per second, and what a hop costs.
 
-``messages``: the real core and the real wire form in this thread, fed with the encoded messages of
-imaginary replicas; no sockets, no processes. ``hop``: the tone pipeline with real processes; the
-time a request spends between its stages' steps.
+The rates: the real core and the real wire form in this thread, fed with the encoded messages of
+imaginary replicas; no sockets, no processes. The hops: the tone pipeline with real processes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import statistics
+import contextlib
 import time
-from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.figures import Figure, Report
+from benchmarks.options import Options, run_async
+from benchmarks.quantiles import percentile
 from engine.async_omni_engine import AsyncOmniEngine
 from engine.config import EngineConfig
 from engine.messages import (
@@ -33,7 +34,8 @@ from engine.pipeline import PipelineConfig, StageConfig, load_pipeline
 
 CHUNK_SAMPLES = 1920
 SAMPLE_RATE = 24000
-NUM_CHUNKS = 40_000
+TARGET_RATE = 20_000
+PROBE_EVERY_S = 0.02
 
 
 def one_stage() -> PipelineConfig:
@@ -88,7 +90,7 @@ class Routed:
         self.core.handle(ConsumedMessage(self.ids[index], self.positions[index]), 0.0)
 
 
-def messages_per_second(num_requests: int, num_chunks: int = NUM_CHUNKS) -> float:
+def messages_per_second(num_requests: int, num_chunks: int) -> float:
     routed = Routed(num_requests)
     batches = [routed.frames(number) for number in range(num_chunks)]
     delivered = 0
@@ -102,50 +104,66 @@ def messages_per_second(num_requests: int, num_chunks: int = NUM_CHUNKS) -> floa
     return num_chunks / elapsed
 
 
-@dataclass(frozen=True, slots=True)
-class HopCost:
-    """Milliseconds per hop: total time less the steps' own, by the number of stages."""
+def run(options: Options) -> Report:
+    """Messages per second at 10, 100 and 1,000 running requests, and the cost of a hop."""
+    num_chunks = options.pick(40_000, 500)
+    rates = {n: messages_per_second(n, num_chunks) for n in (10, 100, 1000)}
+    hops_ms = run_async(_hop_times(options.pick(100, 4), options.pick(400, 8)))
+    figures = [
+        Figure("chunk messages, 1,000 running", rates[1000], "messages/s", target=TARGET_RATE),
+        Figure(
+            "cost of a chunk, 1,000 running (reference: 10)",
+            1e6 / rates[1000],
+            "us",
+            reference=1e6 / rates[10],
+            better="lower",
+        ),
+        *(
+            Figure(
+                f"hop beside 100 real-time streams, p{percent}",
+                percentile(hops_ms, percent),
+                "ms",
+                target=target_ms,
+                better="lower",
+            )
+            for percent, target_ms in ((50, 1.0), (99, 3.0))
+        ),
+    ]
+    return Report("orchestrator", figures, {"rates": rates, "hops_ms": hops_ms})
 
-    p50_ms: float
-    p99_ms: float
 
+async def _hop_times(num_streams: int, num_probes: int) -> list[float]:
+    """One-note requests, one at a time, beside streams that are read in real time.
 
-async def _hop_cost(num_concurrent: int, num_requests: int) -> HopCost:
-    """One-note requests: each makes two hops (caller to stage 0 to stage 1 and back)."""
-    engine = AsyncOmniEngine(load_pipeline("sine"))
+    A probe makes three hops: to stage 0, to stage 1, and back. The two steps' own time is taken
+    off.
+    """
+    engine = AsyncOmniEngine(load_pipeline("sine"), EngineConfig(max_buffered_audio_s=1.0))
     engine.start()
     await engine.wait_ready(60)
-    slots = asyncio.Semaphore(num_concurrent)
-    times: list[float] = []
-
-    async def one(number: int) -> None:
-        async with slots:
-            started = time.perf_counter()
-            async for _ in engine.generate(f"r{number}", {"text": "a"}):
-                pass
-            times.append((time.perf_counter() - started) * 1000)
-
-    await asyncio.gather(*(one(number) for number in range(num_requests)))
-    snapshot = engine.snapshot
-    step_ms = sum(s.counters.step_ms / max(1, s.counters.num_steps) for s in snapshot.stages)
+    listeners = [asyncio.create_task(_listen(engine, number)) for number in range(num_streams)]
+    hops_ms = []
+    for number in range(num_probes):
+        await asyncio.sleep(PROBE_EVERY_S)
+        started = time.perf_counter()
+        async for _ in engine.generate(f"probe-{number}", {"text": "a"}):
+            pass
+        hops_ms.append(time.perf_counter() - started)
+    stages = engine.snapshot.stages
+    step_ms = sum(s.counters.step_ms / s.counters.num_steps for s in stages)
+    for listener in listeners:
+        listener.cancel()
+    await asyncio.gather(*listeners, return_exceptions=True)
     await engine.shutdown(1)
-    num_hops = len(snapshot.stages) + 1
-    per_hop = sorted((t - step_ms) / num_hops for t in times[len(times) // 10 :])
-    return HopCost(statistics.median(per_hop), per_hop[int(0.99 * (len(per_hop) - 1))])
+    return [max(0.0, 1000 * taken_s - step_ms) / 3 for taken_s in hops_ms]
 
 
-def hop_cost(num_concurrent: int, num_requests: int = 2000) -> HopCost:
-    return asyncio.run(_hop_cost(num_concurrent, num_requests))
-
-
-def main() -> None:
-    for num_requests in (10, 100, 1000):
-        rate = messages_per_second(num_requests)
-        print(f"{num_requests:5d} running: {rate:8.0f} chunk messages/s")
-    for num_concurrent in (1, 10, 100):
-        cost = hop_cost(num_concurrent)
-        print(f"{num_concurrent:5d} at once: hop p50 {cost.p50_ms:.2f} p99 {cost.p99_ms:.2f} ms")
-
-
-if __name__ == "__main__":
-    main()
+async def _listen(engine: AsyncOmniEngine, number: int) -> None:
+    """Read a long stream as a player would."""
+    started = time.perf_counter()
+    async with contextlib.aclosing(
+        engine.generate(f"stream-{number}", {"text": "sound " * 2000})
+    ) as outputs:
+        async for output in outputs:
+            played_s = (output.start_sample + output.num_samples) / SAMPLE_RATE
+            await asyncio.sleep(max(0.0, started + played_s - time.perf_counter()))

@@ -111,6 +111,13 @@ def _report(rounds: list[Round]) -> Report:
             * 1000,
             better="lower",
         ),
+        # Above the limit the rates say little: whoever has more processes gets more of the machine.
+        Figure(
+            "used by other programs meanwhile",
+            median(r.others_cores for r in used),
+            "cores",
+            better="lower",
+        ),
     ]
     return Report("throughput", figures, _details(rounds, used, best))
 

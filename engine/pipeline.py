@@ -55,7 +55,8 @@ class StageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """One stage of a pipeline.
 
     ``max_pending_units`` bounds how many units of the stage before may wait here per request: the
-    stage before is paused beyond it. ``cpus`` pins replica i to ``cpus[i % len(cpus)]``.
+    stage before is paused beyond it. ``cpus`` pins replica i to ``cpus[i % len(cpus)]``, ``gpus``
+    likewise, where the placement is local; a replica on Ray asks it for ``num_cpus``, ``num_gpus``.
     """
 
     name: str
@@ -73,6 +74,8 @@ class StageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     replica_deadline_s: float = 30.0
     cpus: tuple[tuple[int, ...], ...] = ()
     gpus: tuple[tuple[int, ...], ...] = ()
+    num_cpus: float = 1.0
+    num_gpus: float = 0.0
     default_sampling: SamplingParams = SamplingParams()
     options: dict[str, Any] = msgspec.field(default_factory=dict)
 
@@ -83,6 +86,16 @@ class StageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         for key in ("start_timeout_s", "replica_deadline_s"):
             if not getattr(self, key) > 0:
                 raise ValueError(f"stage {self.name!r}: {key} must be above 0")
+        if self.placement != "local" and (self.cpus or self.gpus):
+            raise ValueError(
+                f"stage {self.name!r}: cpus and gpus pin local replicas, not {self.placement} ones"
+            )
+        if self.placement != "ray" and (self.num_cpus, self.num_gpus) != (1.0, 0.0):
+            raise ValueError(f"stage {self.name!r}: num_cpus and num_gpus are for placement: ray")
+        if self.num_cpus < 0 or self.num_gpus < 0:
+            raise ValueError(f"stage {self.name!r}: num_cpus and num_gpus must be at least 0")
+        if self.name.startswith("join:"):
+            raise ValueError(f"stage {self.name!r}: a name must not begin with 'join:'")
 
 
 class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

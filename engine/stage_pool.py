@@ -22,11 +22,12 @@ class Replica:
 
     ``num_data_sent`` counts its data-lane messages; ``num_held`` is how many requests it said it
     holds in its last pong; ``on_trial`` is the suspect that it is stepping alone now.
+    ``started_at`` is None while it waits for a machine to run on.
     """
 
     replica_id: str
     rank: int
-    started_at: float
+    started_at: float | None
     state: ReplicaState = ReplicaState.STARTING
     bound: set[str] = field(default_factory=set)
     num_data_sent: int = 0
@@ -35,6 +36,7 @@ class Replica:
     num_held: int = 0
     on_trial: str | None = None
     fingerprint: Fingerprint | None = None
+    pid: int | None = None
 
 
 class StagePool:

@@ -52,6 +52,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_say(commands.add_parser("say", help="speak a text, without a server"))
     voices = commands.add_parser("voices", help="list the voices")
     _add_pipeline(voices, DEFAULT_PIPELINE)
+    _add_worker(commands.add_parser("worker", help="run a replica for an engine elsewhere"))
+    _add_keys(commands.add_parser("keys", help="make the keys by which workers are let in"))
     return parser
 
 
@@ -91,6 +93,28 @@ def _add_say(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--speed", type=float, default=1.0, help="from 0.25 to 4 (default: 1)")
     parser.add_argument("--seed", type=int, help="same text, same seed: same audio")
     _add_pipeline(parser, DEFAULT_PIPELINE)
+
+
+def _add_worker(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run one replica of a stage that has 'placement: remote', on any machine that can reach "
+        "the engine. The engine's log says where workers join."
+    )
+    parser.add_argument("--connect", metavar="tcp://HOST:PORT", required=True)
+    parser.add_argument("--stage", metavar="NAME", required=True, help="the stage to work for")
+    parser.add_argument("--key-file", metavar="FILE", help="this worker's keys (voxloom keys)")
+    parser.add_argument(
+        "--rejoin", action="store_true", help="join again when the engine has gone, do not end"
+    )
+
+
+def _add_keys(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    new = actions.add_parser("new", help="server.key, worker.key and allowed-workers in DIR")
+    new.add_argument("folder", metavar="DIR")
+    worker = actions.add_parser("worker", help="one more worker's key, NAME.key, in DIR")
+    worker.add_argument("folder", metavar="DIR")
+    worker.add_argument("name", metavar="NAME")
 
 
 def _fail(message: str) -> int:

@@ -15,7 +15,13 @@ PACKAGES = ("server", "engine", "worker")
 ALLOWED = {
     "server": ("engine",),
     "engine": (),
-    "worker": ("engine.messages", "engine.pipeline", "engine.errors", "engine.placement.spec"),
+    "worker": (
+        "engine.messages",
+        "engine.pipeline",
+        "engine.errors",
+        "engine.placement.spec",
+        "engine.placement.keys",
+    ),
 }
 # Third-party modules that a package must never pull in.
 FORBIDDEN = {

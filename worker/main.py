@@ -1,19 +1,30 @@
-"""The worker process: reads its spec, loads its model, says hello, runs its backend."""
+"""The worker process: gets its spec, loads its model, says hello, runs its backend.
+
+A local replica reads its spec from standard input. A worker started by hand
+(``python -m worker.main --connect ...``) asks the engine for one. Exit statuses: 0 the engine ended
+it, 1 the model or the link failed, 2 a wrong command line, 3 the engine refused it.
+"""
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import logging
 import os
 import signal
 import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
 from engine.errors import ConfigError
 from engine.messages import Hello, ReplicaFailed
 from engine.pipeline import load_object
+from engine.placement.keys import WorkerKeys, read_worker_keys
 from engine.placement.spec import ReplicaSpec
+from worker.join import EngineLostError, RefusedError, join
 from worker.stage_model import StageContext
 from worker.step_loop import StepLoop
 from worker.transport import Transport
@@ -21,10 +32,40 @@ from worker.transport import Transport
 logger = logging.getLogger("voxloom.worker")
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+# An engine that is being started, or whose address has just moved, is there within this time.
+_JOIN_TIMEOUT_S = 30.0
+_REJOIN_BACKOFF_S = 1.0
 
 
-def main() -> int:
+def main(argv: Sequence[str]) -> int:
+    _log_to_stderr()
+    return _run_joining(_parse(argv)) if argv else _run_local()
+
+
+def run_encoded(spec: bytes) -> int:
+    """Run the replica of a spec in JSON, in a process that another program has made (Ray)."""
+    _log_to_stderr()
+    return run_replica(msgspec.json.decode(spec, type=ReplicaSpec))
+
+
+def run_replica(spec: ReplicaSpec) -> int:
+    """Run one replica in this process until the engine ends it; 0, or 1 if it failed."""
+    transport = Transport(spec)
+    try:
+        status = _serve(spec, transport)
+        if transport.lost is not None:
+            logger.error("replica %s: %s", spec.replica_id, transport.lost)
+            return 1
+        return status
+    finally:
+        transport.close()
+
+
+def _log_to_stderr() -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+
+
+def _run_local() -> int:
     parent = os.getppid()
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=ReplicaSpec)
     _die_with_parent(parent)
@@ -32,11 +73,46 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     _pin_cpus(spec)
-    transport = Transport(spec)
+    return run_replica(spec)
+
+
+def _run_joining(arguments: argparse.Namespace) -> int:
+    # Whatever was running here is replayed elsewhere as soon as the link closes.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: os._exit(0))
+    give_up_after_s = None if arguments.rejoin else _JOIN_TIMEOUT_S
     try:
-        return _serve(spec, transport)
-    finally:
-        transport.close()
+        keys = _read_keys(arguments.key_file)
+        spec = join(arguments.connect, arguments.stage, keys, give_up_after_s=give_up_after_s)
+    except (RefusedError, ConfigError) as error:
+        print(f"voxloom worker: refused: {error}", file=sys.stderr)
+        return 3
+    except EngineLostError as error:
+        print(f"voxloom worker: error: {error}", file=sys.stderr)
+        return 1
+    status = run_replica(spec)
+    if arguments.rejoin:
+        _start_anew()
+    return status
+
+
+def _start_anew() -> None:
+    """Become a fresh process with the same command line: nothing of the last replica is left."""
+    time.sleep(_REJOIN_BACKOFF_S)
+    os.execv(sys.executable, [sys.executable, "-m", "worker.main", *sys.argv[1:]])  # noqa: S606
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="voxloom worker")
+    parser.add_argument("--connect", required=True)
+    parser.add_argument("--stage", required=True)
+    parser.add_argument("--key-file")
+    parser.add_argument("--rejoin", action="store_true")
+    return parser.parse_args(argv)
+
+
+def _read_keys(path: str | None) -> WorkerKeys | None:
+    return None if path is None else read_worker_keys(Path(path))
 
 
 def _serve(spec: ReplicaSpec, transport: Transport) -> int:
@@ -71,4 +147,4 @@ def _pin_cpus(spec: ReplicaSpec) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

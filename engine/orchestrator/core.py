@@ -122,6 +122,11 @@ class OrchestratorCore:
         self.supervisor.lost(replica_id, reason, now, kill=False)
         return self.take_effects()
 
+    def replica_joined(self, replica_id: str, now: float) -> list[Effect]:
+        """A replica on another machine has been heard of for the first time."""
+        self.supervisor.joined(replica_id, now)
+        return self.take_effects()
+
     def tick(self, now: float) -> list[Effect]:
         """Deadlines and heartbeats; call at least every ``heartbeat_interval_s``."""
         self.supervisor.tick(now)

@@ -18,11 +18,13 @@ import msgspec
 import zmq
 
 from engine.config import EngineConfig
+from engine.errors import ConfigError
 from engine.messages import (
     AbortedMessage,
     Hello,
     MessageDecodeError,
     ShutdownMessage,
+    Stop,
     ToCaller,
     ToOrchestrator,
     ToReplica,
@@ -40,9 +42,13 @@ from engine.orchestrator.effects import (
     StartReplica,
 )
 from engine.orchestrator.snapshot import Snapshot, take_snapshot
-from engine.pipeline import PipelineConfig
+from engine.pipeline import PipelineConfig, PlacementKind
+from engine.placement.by_stage import PlacementByStage
 from engine.placement.local import LocalPlacement
-from engine.placement.spec import Placement, ReplicaSpec
+from engine.placement.network import Network
+from engine.placement.on_ray import RayPlacement
+from engine.placement.remote import RemotePlacement
+from engine.placement.spec import JOIN_PREFIX, JoinAnswer, Placement, ReplicaSpec
 
 logger = logging.getLogger("voxloom.engine.orchestrator")
 
@@ -52,6 +58,8 @@ _SEND_QUEUE = 10_000
 # Messages read from the sockets before the callers' messages are looked at again.
 _READ_BURST = 256
 _TICK_INTERVAL_S = 0.1
+# Workers elsewhere are told to stop, not killed: give the message time to leave.
+_STOP_LINGER_MS = 200
 
 T = TypeVar("T")
 
@@ -60,7 +68,8 @@ class Orchestrator:
     """Runs the core on its own thread. ``submit`` may be called from any thread.
 
     ``deliver``, ``abort_answered``, ``crashed`` and ``state_changed`` are called on the
-    orchestrator's thread and must neither block nor raise.
+    orchestrator's thread and must neither block nor raise. Raises ``ConfigError`` if the pipeline
+    asks for other machines and the engine's settings do not let it.
     """
 
     def __init__(
@@ -86,7 +95,14 @@ class Orchestrator:
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
         self._thread = threading.Thread(target=self._run, name="orchestrator", daemon=True)
-        self._placement: Placement = LocalPlacement()
+        self.network = Network(pipeline, config)
+        self._remote = RemotePlacement(pipeline, self._answer_join, self._stop_worker, self._joined)
+        self._local = LocalPlacement()
+        kinds: dict[PlacementKind, Placement] = {"local": self._local, "remote": self._remote}
+        if any(stage.placement == "ray" for stage in pipeline.stages):
+            assert self.network.curve is not None, "what runs on Ray is never without keys"
+            kinds["ray"] = RayPlacement(config, self.network.curve)
+        self._placement: Placement = PlacementByStage(kinds)
         self._stopping = False
         self._last_tick_at = 0.0
         self._control_seen: set[str] = set()
@@ -143,12 +159,15 @@ class Orchestrator:
             self._carry_out(self.core.start(time.monotonic()))
             while not self._stopping:
                 self._turn()
+        except ConfigError as error:
+            self._crashed(str(error))
         except Exception as error:
             logger.critical("the orchestrator failed", exc_info=True)
             self._crashed(f"the orchestrator failed: {type(error).__name__}")
         finally:
             self._placement.stop()
-            context.destroy(linger=0)
+            self.network.close()
+            context.destroy(linger=_STOP_LINGER_MS if self.network.is_needed else 0)
             shutil.rmtree(folder, ignore_errors=True)
 
     def _open_sockets(self, context: zmq.Context[zmq.Socket[bytes]], folder: str) -> None:
@@ -156,7 +175,7 @@ class Orchestrator:
         self._control_endpoint = f"ipc://{folder}/control"
         self._data = _router(context, self._data_endpoint)
         self._control = _router(context, self._control_endpoint)
-
+        self.network.open(context, self._data, self._control)
         self._poller = self._make_poller()
 
     def _make_poller(self) -> zmq.Poller:
@@ -199,10 +218,12 @@ class Orchestrator:
 
     def _read(self, socket: zmq.Socket[bytes], *, is_control: bool) -> None:
         for _ in range(_READ_BURST):
-            try:
-                identity, *frames = socket.recv_multipart(zmq.NOBLOCK, copy=True)
-            except zmq.Again:
+            if not int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
                 return
+            identity, *frames = socket.recv_multipart(zmq.NOBLOCK)
+            if identity.startswith(JOIN_PREFIX):
+                self._remote.join(identity, frames[0] if frames else b"")
+                continue
             replica_id = identity.decode("utf-8", "replace")
             try:
                 message = decode_from_replica(frames)
@@ -211,6 +232,7 @@ class Orchestrator:
                 continue
             if is_control and replica_id not in self._control_seen:
                 self._control_seen.add(replica_id)
+                self._joined(replica_id)
                 early = self._early_hellos.pop(replica_id, None)
                 if early is not None:
                     self._hello(early)
@@ -276,14 +298,32 @@ class Orchestrator:
         self._placement.kill(replica_id)
         self._carry_out(self.core.replica_exited(replica_id, reason, time.monotonic()))
 
+    def _joined(self, replica_id: str) -> None:
+        self._carry_out(self.core.replica_joined(replica_id, time.monotonic()))
+
+    def _answer_join(self, identity: bytes, answer: JoinAnswer) -> bool:
+        try:
+            self._control.send_multipart([identity, msgspec.msgpack.encode(answer)], zmq.NOBLOCK)
+        except zmq.ZMQError:
+            return False
+        return True
+
+    def _stop_worker(self, replica_id: str) -> None:
+        """Best effort: a worker that cannot be reached has lost its link and ends by itself."""
+        with contextlib.suppress(zmq.ZMQError):
+            self._control.send_multipart([replica_id.encode(), *encode(Stop())], zmq.NOBLOCK)
+
     def _replica_spec(self, effect: StartReplica) -> ReplicaSpec:
+        is_local = self._pipeline.stages[effect.stage_id].placement == "local"
         return ReplicaSpec(
             replica_id=effect.replica_id,
             stage_id=effect.stage_id,
             rank=effect.rank,
             pipeline=self._pipeline,
-            data_endpoint=self._data_endpoint,
-            control_endpoint=self._control_endpoint,
+            data_endpoint=self._data_endpoint if is_local else self.network.data_endpoint,
+            control_endpoint=(
+                self._control_endpoint if is_local else self.network.control_endpoint
+            ),
             orphan_timeout_s=max(30.0, 3 * self._config.heartbeat_timeout_s),
         )
 

@@ -7,7 +7,9 @@
           restart after a back-off, until max_restarts in a row failed; then the stage has FAILED
 
 A stage that never had a ready replica fails at the first failure: its model or its options are
-wrong, and trying again would only hide it.
+wrong, and trying again would only hide it. Replicas on other machines are tried again all the
+same, for there the machine may be what is wrong; their start deadline runs from when they were
+heard of.
 """
 
 from __future__ import annotations
@@ -71,11 +73,17 @@ class ReplicaSupervisor:
         if replica.state is not ReplicaState.STARTING:
             return
         replica.state = ReplicaState.READY
-        replica.fingerprint = message.fingerprint
+        replica.fingerprint, replica.pid = message.fingerprint, message.pid
         replica.last_pong_at = now
         health = self.health[pool.stage_id]
         health.was_ready, health.num_failures = True, 0
         self._on_ready(pool, now)
+
+    def joined(self, replica_id: str, now: float) -> None:
+        """A replica has a process; from now on its start deadline counts."""
+        found = self.find(replica_id)
+        if found is not None and found[1].started_at is None:
+            found[1].started_at = now
 
     def pong(self, replica_id: str, message: Pong, now: float) -> None:
         found = self.find(replica_id)
@@ -165,13 +173,16 @@ class ReplicaSupervisor:
     def _check_start_deadlines(self, pool: StagePool, now: float) -> None:
         limit_s = pool.config.start_timeout_s
         for replica in list(pool.replicas.values()):
-            if replica.state is ReplicaState.STARTING and now - replica.started_at > limit_s:
+            if replica.state is not ReplicaState.STARTING or replica.started_at is None:
+                continue
+            if now - replica.started_at > limit_s:
                 self.lost(replica.replica_id, f"was not ready within {limit_s:g} s", now, kill=True)
 
     def _count_failure(self, pool: StagePool, reason: str, now: float) -> None:
         health = self.health[pool.stage_id]
         health.num_failures += 1
-        gives_up = not health.was_ready or health.num_failures > self._config.max_restarts
+        is_wrong = not health.was_ready and pool.config.placement == "local"
+        gives_up = is_wrong or health.num_failures > self._config.max_restarts
         if gives_up and not pool.ready():
             health.failure = f"stage {pool.config.name!r}: replica {reason}"
             health.restart_at = None
@@ -187,5 +198,6 @@ class ReplicaSupervisor:
             self._num_started += 1
             rank = pool.next_rank()
             replica_id = f"{pool.config.name}-{rank}.{self._num_started}"
-            pool.add(Replica(replica_id, rank, started_at=now))
+            started_at = now if pool.config.placement == "local" else None
+            pool.add(Replica(replica_id, rank, started_at))
             self._emit(StartReplica(pool.stage_id, replica_id, rank))

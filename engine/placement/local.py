@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from engine.placement.environment import WORKER_DEFAULTS
 from engine.placement.spec import ReplicaSpec
 
 logger = logging.getLogger("voxloom.engine.placement")
@@ -91,13 +92,7 @@ class LocalPlacement:
 
 
 def _environment(gpus: tuple[tuple[int, ...], ...], rank: int) -> dict[str, str]:
-    environment = dict(os.environ)
-    # One thread per library: parallelism comes from replicas and from steps in flight, and
-    # spinning pools collapse when another process takes a core.
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        environment.setdefault(name, "1")
-    # onnxruntime reports its use by default and leaves files in the home directory for it.
-    environment.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    environment = WORKER_DEFAULTS | os.environ
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus[rank % len(gpus)]))
     return environment

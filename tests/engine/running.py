@@ -12,6 +12,7 @@ import msgspec
 
 from engine.async_omni_engine import AsyncOmniEngine
 from engine.config import EngineConfig
+from engine.orchestrator.core import OrchestratorCore
 from engine.outputs import InteractionResult, OmniRequestOutput
 from engine.pipeline import PipelineConfig, load_pipeline
 
@@ -101,10 +102,8 @@ def run_for(scenario: Callable[[], Awaitable[T]], limit_s: float) -> T:
 def pids(engine: AsyncOmniEngine, stage_id: int) -> list[int]:
     """Process ids of a stage's ready replicas, the busiest first."""
 
-    def look(core: Any) -> list[tuple[int, str]]:
-        return [(-len(r.bound), r.replica_id) for r in core.pools[stage_id].ready()]
+    def look(core: OrchestratorCore) -> list[int]:
+        ready = sorted(core.pools[stage_id].ready(), key=lambda r: -len(r.bound))
+        return [replica.pid for replica in ready if replica.pid is not None]
 
-    ranked = engine._orchestrator.inspect(look).result(10)
-    placement = engine._orchestrator._placement
-    found = [placement.pid(replica_id) for _, replica_id in sorted(ranked)]  # type: ignore[attr-defined]
-    return [pid for pid in found if pid is not None]
+    return engine._orchestrator.inspect(look).result(10)

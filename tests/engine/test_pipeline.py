@@ -54,6 +54,10 @@ def test_every_shipped_pipeline_loads_with_its_functions_and_voices(name: str) -
             "stages: [{name: a, model: b, default_sampling: {heat: 1}}]\n",
             "unknown key 'heat'; known keys: .*temperature",
         ),
+        ("stages: [{name: a, model: b, placement: remote, cpus: [[0]]}]\n", "pin local replicas"),
+        ("stages: [{name: a, model: b, num_gpus: 1}]\n", "are for placement: ray"),
+        ("stages: [{name: a, model: b, placement: ray, num_cpus: -1}]\n", "at least 0"),
+        ("stages: [{name: 'join:a', model: b}]\n", "must not begin with 'join:'"),
         ("name: [\n", "not valid YAML"),
     ],
 )

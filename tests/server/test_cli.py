@@ -15,7 +15,9 @@ from server.settings import ServerSettings
 HEAVY = ("fastapi", "numpy", "av", "engine", "onnxruntime", "msgspec", "uvicorn")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["say", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["serve", "--help"], ["say", "--help"], ["worker", "--help"]]
+)
 def test_help_is_given_without_loading_anything_heavy(arguments: list[str]) -> None:
     code = (
         "import sys; from server.cli import main\n"
