@@ -27,13 +27,13 @@ from server.routes.models import model_routes
 from server.routes.speech import speech_routes
 from server.routes.speech_socket import speech_socket_routes
 from server.routes.voices import voice_routes
-from server.schemas.speech import SpeechRequest
+from server.schemas.speech import SpeechRequest, SpeechWithWords
 from server.settings import ServerSettings
 from server.speech_stream import SpeechService
 
 API_VERSION = "1"
 # Schemas of bodies that the routes read themselves.
-_BODY_SCHEMAS = (SpeechRequest,)
+_BODY_SCHEMAS = (SpeechRequest, SpeechWithWords)
 
 
 def create_app(engine: EnginePort, settings: ServerSettings | None = None) -> FastAPI:

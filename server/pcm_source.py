@@ -7,20 +7,28 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from engine.errors import InvalidRequestError, StageFailedError
 from engine.outputs import OmniRequestOutput
 from server.metrics import ListenerMeter
+from server.sessions.spoken import WordTime, read_words
 
 _BYTES_PER_SAMPLE = 2
 
 
 class PcmSource:
-    """A request's audio, its warnings, and its meter.
+    """A request's audio, its warnings and words, and its meter.
 
-    ``warnings`` are complete once the first piece is there.
+    ``warnings`` are complete once the first piece is there; a word comes with or before the piece
+    in which it begins.
     """
 
     def __init__(self, outputs: AsyncIterator[OmniRequestOutput], meter: ListenerMeter) -> None:
         self._outputs = outputs
         self.meter = meter
         self.warnings: tuple[str, ...] = ()
+        self._new_words: list[WordTime] = []
+
+    def take_words(self) -> list[WordTime]:
+        """The words that came since this was asked last."""
+        words, self._new_words = self._new_words, []
+        return words
 
     async def pieces(self) -> AsyncGenerator[memoryview, None]:
         """Bytes of int16 LE mono, whole samples.
@@ -30,6 +38,7 @@ class PcmSource:
         """
         async for output in self._outputs:
             self.warnings += output.warnings
+            self._new_words += read_words(output.payload.get("words", ()))
             if output.audio is not None and output.num_samples:
                 self.meter.add_chunk(output.num_samples)
                 yield output.audio if output.audio.format == "B" else output.audio.cast("B")

@@ -32,6 +32,7 @@ class Delivery(Enum):
     EVENTS = auto()  # as it is made, in server-sent events
     COMPLETE = auto()  # one file with a Content-Length
     BUFFER_IF_SHORT = auto()  # COMPLETE if it is short, else STREAM
+    WITH_WORDS = auto()  # a JSON object with the complete file and its words
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class SpeechPlan:
     source_rate: int
     sample_rate: int
     delivery: Delivery
+    has_words: bool
     num_input_tokens: int
 
     def num_output_tokens(self, audio_s: float) -> int:
@@ -68,6 +70,7 @@ def plan_speech(
         source_rate=source_rate,
         sample_rate=_sample_rate(fmt, source_rate, request.sample_rate),
         delivery=choose_delivery(request, fmt),
+        has_words=request.timestamp_granularities is not None,
         num_input_tokens=-(-len(request.input) // _CHARS_PER_TOKEN),
     )
 
@@ -128,12 +131,28 @@ def plan_changes(update: SessionUpdate, engine: EnginePort) -> dict[str, Any]:
 
 
 def choose_delivery(request: SpeechRequest, fmt: AudioFormat) -> Delivery:
-    """An explicit ``stream_format`` decides, then ``stream``, then what the format needs."""
+    """An explicit ``stream_format`` decides, then ``stream``, then what the format needs.
+
+    Raises ``InvalidRequestError`` if words are asked for where there is no room for them.
+    """
+    if request.timestamp_granularities is not None:
+        return _delivery_with_words(request)
     if request.stream_format is not None:
         return Delivery.EVENTS if request.stream_format == "sse" else Delivery.STREAM
     if request.stream is not None:
         return Delivery.EVENTS if request.stream else Delivery.COMPLETE
     return Delivery.BUFFER_IF_SHORT if fmt in SIZED_FORMATS else Delivery.STREAM
+
+
+def _delivery_with_words(request: SpeechRequest) -> Delivery:
+    if request.stream_format == "audio":
+        raise InvalidRequestError(
+            "timestamp_granularities needs stream_format 'sse', or no stream_format for an answer "
+            "in JSON: a file has no room for words",
+            param="timestamp_granularities",
+        )
+    is_streamed = request.stream_format == "sse" or bool(request.stream)
+    return Delivery.EVENTS if is_streamed else Delivery.WITH_WORDS
 
 
 def _prompt(

@@ -6,11 +6,15 @@ real status code. What fails later ends visibly: an error event, or a body that 
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import json
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -29,6 +33,7 @@ from server.errors import envelope, internal_error
 from server.metrics import ListenerMeter, ServerMetrics
 from server.middleware import StreamBrokenError
 from server.pcm_source import PcmSource, chained, limited
+from server.sessions.spoken import WordTime, describe_word, to_ms
 from server.settings import ServerSettings
 from server.speech_plan import SIZED_FORMATS, Delivery, SpeechPlan
 
@@ -104,6 +109,8 @@ class SpeechResponse(Response):
                 await self._send_complete(pcm, source, sender)
             case Delivery.BUFFER_IF_SHORT:
                 await self._send_buffered(pcm, source, sender)
+            case Delivery.WITH_WORDS:
+                await self._send_with_words(pcm, source, sender)
 
     async def _send_stream(
         self, pcm: AsyncIterator[memoryview], source: PcmSource, sender: BodySender
@@ -125,6 +132,8 @@ class SpeechResponse(Response):
             async for data in parts:
                 if not sender.is_started:
                     await sender.start(_event_headers(source))
+                if self._plan.has_words and (words := source.take_words()):
+                    await sender.write(sse.timestamps(self._described(words)))
                 if data is None:
                     await sender.write(sse.PING)
                 else:
@@ -153,6 +162,32 @@ class SpeechResponse(Response):
                 await self._send_stream(chained(held, pcm), source, sender)
                 return
         await self._send_sized(held, source, sender)
+
+    async def _send_with_words(
+        self, pcm: AsyncIterator[memoryview], source: PcmSource, sender: BodySender
+    ) -> None:
+        max_s = self._service.settings.max_complete_s
+        async with aclosing(limited(pcm, self._plan.source_rate, max_s)) as bounded:
+            pieces = [piece async for piece in bounded]
+        num_samples = source.meter.num_samples if self._plan.fmt in SIZED_FORMATS else None
+        async with aclosing(self._encoded(chained(pieces), num_samples)) as coded:
+            parts = [part async for part in coded]
+        answer = {
+            "format": self._plan.fmt.value,
+            "sample_rate": self._plan.sample_rate,
+            "duration_ms": to_ms(source.meter.num_samples, self._plan.source_rate),
+            "words": self._described(source.take_words()),
+        }
+        # Half an hour of audio would hold up the event loop.
+        body = await asyncio.to_thread(_json_with_audio, parts, answer)
+        headers = {"content-type": "application/json", "content-length": str(len(body))}
+        await sender.start(headers | _warning_headers(source.warnings))
+        await sender.write_audio(body)
+        await sender.finish()
+
+    def _described(self, words: list[WordTime]) -> list[dict[str, Any]]:
+        text, rate = self._plan.prompt["text"], self._plan.source_rate
+        return [describe_word(w, text[w.first_char : w.last_char], rate) for w in words]
 
     async def _send_sized(
         self, pieces: list[memoryview], source: PcmSource, sender: BodySender
@@ -216,6 +251,13 @@ def _event_headers(source: PcmSource) -> dict[str, str]:
         "x-accel-buffering": "no",
         **_warning_headers(source.warnings),
     }
+
+
+def _json_with_audio(parts: list[bytes | memoryview], answer: dict[str, Any]) -> bytes:
+    """``answer`` as JSON, with the audio in base64 before the rest."""
+    audio = base64.b64encode(b"".join(parts))
+    rest = json.dumps(answer, separators=(",", ":")).encode("ascii")
+    return b'{"audio":"' + audio + b'",' + rest[1:]
 
 
 def _warning_headers(warnings: tuple[str, ...]) -> dict[str, str]:

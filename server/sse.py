@@ -36,6 +36,11 @@ def audio_done(num_input_tokens: int, num_output_tokens: int) -> bytes:
     return event({"type": "speech.audio.done", "usage": usage})
 
 
+def timestamps(words: list[dict[str, Any]]) -> bytes:
+    """``speech.audio.timestamps``: words whose audio comes in the deltas after it."""
+    return event({"type": "speech.audio.timestamps", "words": words})
+
+
 async def mark_idle(items: AsyncIterator[T], idle_s: float) -> AsyncGenerator[T | None, None]:
     """``items``, and None whenever none has come for ``idle_s`` seconds. Items are not None."""
     pending: asyncio.Future[T | None] | None = None

@@ -25,6 +25,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         "content": {
             **dict.fromkeys(CONTENT_TYPES.values(), _BINARY),
             EVENT_STREAM: {"schema": {"type": "string"}},
+            "application/json": {"schema": {"$ref": "#/components/schemas/SpeechWithWords"}},
         },
     },
     **{status: {"model": ErrorBody} for status in _ERRORS},

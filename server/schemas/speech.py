@@ -41,6 +41,7 @@ class SpeechRequest(RequestModel):
         "seed": f"an integer from 0 to {MAX_SEED}",
         "sample_rate": f"an integer from {MIN_SAMPLE_RATE} to {MAX_SAMPLE_RATE}",
         "language": "a language tag such as 'en'",
+        "timestamp_granularities": "a list of at least one 'word' and nothing else",
     }
 
     input: Annotated[
@@ -111,3 +112,33 @@ class SpeechRequest(RequestModel):
         StrictStr | None,
         Field(max_length=MAX_LANGUAGE_CHARS, description="A BCP 47 tag; the voice's if absent."),
     ] = None
+    timestamp_granularities: Annotated[
+        list[Literal["word"]] | None,
+        Field(
+            min_length=1,
+            description="['word']: tell when each word is spoken. With server-sent events as "
+            "speech.audio.timestamps before the audio; else the answer is JSON with the audio in "
+            "base64 (SpeechWithWords). Times count from the start of the audio; decoders of mp3 "
+            "and aac put up to 70 ms of silence before it.",
+        ),
+    ] = None
+
+
+class WordTiming(BaseModel):
+    """A word as it was written, though it may be spoken as several, and when it sounds."""
+
+    word: str
+    start_ms: int
+    end_ms: int
+    start_char: Annotated[int, Field(description="In the input, in Unicode characters.")]
+    end_char: Annotated[int, Field(description="Behind the word's last character.")]
+
+
+class SpeechWithWords(BaseModel):
+    """The answer to a request with ``timestamp_granularities`` that is not streamed."""
+
+    audio: Annotated[str, Field(description="The file, in base64.")]
+    format: AudioFormat
+    sample_rate: int
+    duration_ms: int
+    words: list[WordTiming]

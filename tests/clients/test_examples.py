@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.clients.speech import check_speech, hear
+from tests.e2e.server_process import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TEXT = "Say hello to the brown fox."
@@ -69,7 +71,7 @@ def test_every_example_is_tested_and_short() -> None:
 
     assert len(programs) >= 5
     for path in programs:
-        assert f'run("{path.name}"' in tested
+        assert f'"{path.name}"' in tested
         assert num_code_lines(path) <= 45
 
 
@@ -160,3 +162,98 @@ def test_speak_sh_shows_what_the_server_refuses(tmp_path: Path, environ: dict[st
 
     assert done.returncode != 0
     assert "400" in done.stderr
+
+
+@pytest.fixture
+def llm(environ: dict[str, str]) -> Iterator[None]:
+    """A language model that writes ``TEXT`` and a bit more, 50 tokens a second."""
+    port, text = free_port(), f"{TEXT} It says hello, too."
+    arguments = [sys.executable, "-m", "tests.clients.llm_process", str(port), "50", text]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        environ["LLM_BASE_URL"] = f"http://127.0.0.1:{port}/v1"
+        yield
+        process.terminate()
+
+
+def socket_address(environ: dict[str, str]) -> dict[str, str]:
+    address = environ["OPENAI_BASE_URL"].removesuffix("/v1")
+    return environ | {"VOXLOOM_URL": address.replace("http:", "ws:")}
+
+
+@pytest.mark.usefixtures("llm")
+def test_llm_to_speech_speaks_what_the_model_writes(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "llm_to_speech.py"), "What do you say?"],
+        cwd=tmp_path,
+        env=socket_address(environ),
+        capture_output=True,
+        timeout=60,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.decode() == f"{TEXT} It says hello, too."
+    check_speech(done.stdout, "pcm", 2.0, 5.0)
+
+
+def test_barge_in_tells_what_was_heard(
+    tmp_path: Path, environ: dict[str, str], recorder: Path
+) -> None:
+    text = " ".join([TEXT] * 20)
+    program = [sys.executable, str(EXAMPLES / "barge_in.py"), text]
+    with subprocess.Popen(
+        program,
+        cwd=tmp_path,
+        env=socket_address(environ),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while not (recorder.exists() and recorder.stat().st_size > 0):
+            assert process.poll() is None
+        printed, _ = process.communicate("\n", timeout=60)
+
+    heard = printed.removeprefix("Heard: ").strip()
+    assert process.returncode == 0
+    assert text.startswith(heard)
+    assert len(heard) < len(text) // 2
+
+
+def test_barge_in_lets_a_text_be_heard_to_its_end(
+    tmp_path: Path, environ: dict[str, str], recorder: Path
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, str(EXAMPLES / "barge_in.py"), "Hello."],
+        cwd=tmp_path,
+        env=socket_address(environ),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == "Heard all of it.\n"
+
+    check_speech(recorder.read_bytes(), "pcm", 0.2, 2.0)
+
+
+@pytest.mark.parametrize("name", ["fox.vtt", "fox.srt"])
+def test_subtitles_tell_when_each_line_is_spoken(
+    tmp_path: Path, environ: dict[str, str], name: str
+) -> None:
+    text = f"{TEXT} And then it paid $3.50 for a cup of coffee that it did not drink!"
+    run("subtitles.py", text, "fox.mp3", name, cwd=tmp_path, environ=environ)
+
+    heard = check_speech((tmp_path / "fox.mp3").read_bytes(), "mp3", 4.0, 10.0)
+    written = (tmp_path / name).read_text(encoding="utf-8")
+    cues = [cue.split("\n") for cue in written.removeprefix("WEBVTT\n\n").strip().split("\n\n")]
+    assert written.startswith("WEBVTT") == name.endswith(".vtt")
+    assert " ".join(line for _, _, line in cues) == text
+    assert all(len(line) <= 42 for _, _, line in cues)
+    mark = "," if name.endswith(".srt") else "."
+    times = [time.replace(mark, ".").split(":") for cue in cues for time in cue[1].split(" --> ")]
+    seconds = [60 * int(minute) + float(second) for _, minute, second in times]
+    assert seconds == sorted(seconds)
+    assert heard.duration_s - 1 < seconds[-1] <= heard.duration_s

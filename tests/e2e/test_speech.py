@@ -68,3 +68,16 @@ def test_nothing_to_speak_is_a_400(server: ServerProcess, text: str) -> None:
 
     assert answer.status == 400
     assert json.loads(answer.read())["error"]["param"] == "input"
+
+
+def test_words_are_told_as_they_were_written(server: ServerProcess) -> None:
+    text = "It cost $3.50 — 😊 not 1,000 euros — at www.example.org, Mr. Smith!"
+    answer = server.speak(text, timestamp_granularities=["word"])
+    body = json.loads(answer.read())
+
+    words = [text[word["start_char"] : word["end_char"]] for word in body["words"]]
+    assert words == [word["word"] for word in body["words"]]
+    assert words == [word for word in text.split(" ") if word not in ("—", "😊")]
+    times = [time for word in body["words"] for time in (word["start_ms"], word["end_ms"])]
+    assert times == sorted(times)
+    assert times[-1] <= body["duration_ms"]

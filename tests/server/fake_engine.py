@@ -49,6 +49,7 @@ class Script:
     warnings: tuple[str, ...] = ()
     before_chunk: Callable[[int], Any] | None = None
     no_audio: bool = False
+    words: tuple[tuple[int, int, int, int], ...] = ()
 
 
 class _Metrics:
@@ -136,7 +137,18 @@ class FakeEngine(FakeStreams):
                 raise self.script.error
             piece = memoryview(pcm)[start : start + step]
             warnings = self.script.warnings if number == 0 else ()
+            # A word comes with the chunk in which it begins.
+            span = range(start // 2, start // 2 + CHUNK_SAMPLES)
+            words = [word for word in self.script.words if word[0] in span]
             yield OmniRequestOutput(
-                request_id, 1, piece, start // 2, len(piece) // 2, RATE, warnings=warnings
+                request_id,
+                1,
+                piece,
+                start // 2,
+                len(piece) // 2,
+                RATE,
+                {"words": words},
+                False,
+                warnings,
             )
         yield OmniRequestOutput(request_id, 1, finished=True)

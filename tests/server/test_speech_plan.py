@@ -32,16 +32,23 @@ def plan(**fields: Any) -> SpeechPlan:
         ({"stream_format": "audio", "stream": True}, Delivery.STREAM),
         ({"stream_format": "sse", "stream": False}, Delivery.EVENTS),
         ({"stream_format": "sse", "model": "tts-1"}, Delivery.EVENTS),
+        ({"timestamp_granularities": ["word"]}, Delivery.WITH_WORDS),
+        ({"timestamp_granularities": ["word"], "stream": False}, Delivery.WITH_WORDS),
+        ({"timestamp_granularities": ["word"], "stream": True}, Delivery.EVENTS),
+        ({"timestamp_granularities": ["word"], "stream_format": "sse"}, Delivery.EVENTS),
     ],
 )
 def test_the_delivery_follows_the_request(fields: dict[str, Any], delivery: Delivery) -> None:
     assert plan(**fields).delivery is delivery
 
 
-NULLS = ("model", "voice", "instructions", "response_format", "speed", "stream_format", "stream")
+NULLS = (
+    *("model", "voice", "instructions", "response_format", "speed", "stream_format", "stream"),
+    *("seed", "sample_rate", "language", "timestamp_granularities"),
+)
 
 
-@pytest.mark.parametrize("field", [*NULLS, "seed", "sample_rate", "language"])
+@pytest.mark.parametrize("field", NULLS)
 def test_null_is_the_same_as_absent(field: str) -> None:
     assert plan(**{field: None}) == plan()
 

@@ -54,7 +54,11 @@ def test_the_answer_is_binary_or_events_and_errors_are_the_envelope(document: An
         "audio/wav",
         "audio/pcm",
         "text/event-stream",
+        "application/json",
     }
+    with_words = responses["200"]["content"]["application/json"]["schema"]["$ref"]
+    assert with_words == "#/components/schemas/SpeechWithWords"
+    assert "SpeechWithWords" in document["components"]["schemas"]
     assert responses["200"]["content"]["audio/wav"]["schema"]["format"] == "binary"
     assert set(responses) == {"200", "400", "401", "404", "413", "415", "429", "500", "503", "504"}
     for status in set(responses) - {"200"}:

@@ -135,8 +135,8 @@ def test_words_are_placed_by_the_durations_before_them() -> None:
         "words": [(1, 3, 0, 5), (3, 4, 6, 9)],
         "begins": True,
     }
-    # 12 units are 24 frames, of which 4 are kept; a unit has 600 samples.
-    assert place_words(unit, 1000) == [(2200, 8200, 0, 5), (8200, 9400, 6, 9)]
+    # 12 units are 24 frames, of which 4 are kept; a unit has 600 samples. Words sound 900 early.
+    assert place_words(unit, 1000) == [(1300, 7300, 0, 5), (7300, 8500, 6, 9)]
 
 
 def test_conversion_rounds_and_clips() -> None:
