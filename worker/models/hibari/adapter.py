@@ -1,10 +1,11 @@
 """Caller's side of hibari: its voices, and the checks and cleaning of its prompts.
 
-Runs in the API process: nothing here loads a model.
+Runs in the API process: nothing here loads a model, only the files of fetched voices are checked.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import sys
@@ -19,6 +20,8 @@ from engine.errors import ConfigError, InvalidRequestError
 from engine.messages import Prompt
 from engine.pipeline import Voice
 from worker.models.hibari.text.clean import clean_text, pack_clean
+
+logger = logging.getLogger("voxloom.hibari")
 
 _VOICES_FILE = Path(__file__).parent / "voices.yaml"
 _MIN_SPEED, _MAX_SPEED = 0.25, 4.0
@@ -37,12 +40,13 @@ _LANGUAGES = {
 
 
 def list_voices() -> list[Voice]:
-    """The voices whose model file is present, first the default one."""
-    return [voice for voice in _all_voices() if _model_path(voice) is not None]
+    """The voices whose model file is present and is one, first the default one."""
+    return [voice for voice in all_voices() if _model_path(voice) is not None]
 
 
 @lru_cache(maxsize=1)
-def _all_voices() -> tuple[Voice, ...]:
+def all_voices() -> tuple[Voice, ...]:
+    """Every voice of voices.yaml, whether or not its model file is present."""
     data = yaml.safe_load(_VOICES_FILE.read_text(encoding="utf-8"))
     try:
         return msgspec.convert(data["voices"], tuple[Voice, ...])
@@ -144,12 +148,29 @@ def _model_name(voice: Voice) -> str:
 
 
 def _model_path(voice: Voice) -> Path | None:
-    """The voice's model file; None if it is one that the user must fetch and has not."""
+    """The voice's model file; None if the user must fetch it and has not, or it is no voice."""
     file_name = voice.options.get("model_file")
     if file_name is None:
         return Path()  # the one inside the package, which only a worker looks up
     path = cache_dir() / str(file_name)
-    return path if path.is_file() else None
+    if not path.is_file():
+        return None
+    state = path.stat()
+    return path if _is_voice(path, state.st_size, state.st_mtime_ns) else None
+
+
+@lru_cache(maxsize=32)
+def _is_voice(path: Path, _num_bytes: int, _modified_ns: int) -> bool:
+    """Whether a fetched file holds a hibari voice, looked at again when it has changed."""
+    # Needs onnx, which takes a while to import: only where someone has fetched a voice.
+    from worker.models.hibari.graphs import read_voice
+
+    try:
+        read_voice(path)
+    except ConfigError as error:
+        logger.warning("a voice is left out: %s", error)
+        return False
+    return True
 
 
 def cache_dir() -> Path:
