@@ -22,10 +22,11 @@ from benchmarks.figures import Figure, Report
 from benchmarks.options import Options, run_async
 from benchmarks.texts import sentences
 from engine.async_omni_engine import AsyncOmniEngine
-from engine.messages import Frame, OutputRow, Ping, Pong, StageOutput, encode
+from engine.messages import OutputRow, Ping, Pong, StageOutput
 from engine.pipeline import load_pipeline
 from engine.placement.curve_server import CurveServer
 from engine.placement.keys import WorkerKeys, new_server_keys
+from engine.wire import Frame, encode
 
 
 class Counts:
