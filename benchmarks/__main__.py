@@ -22,6 +22,7 @@ NAMES = (
     "memory",
     "orchestrator",
     "failover",
+    "traffic",
 )
 RESULTS = Path(__file__).parent / "results"
 

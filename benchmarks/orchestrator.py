@@ -25,12 +25,11 @@ from engine.messages import (
     SamplingParams,
     StageOutput,
     StageSubmissionMessage,
-    decode_from_replica,
-    encode,
 )
 from engine.orchestrator.core import OrchestratorCore
 from engine.orchestrator.effects import Deliver, StartReplica
 from engine.pipeline import PipelineConfig, StageConfig, load_pipeline
+from engine.wire import decode_from_replica, encode
 
 CHUNK_SAMPLES = 1920
 SAMPLE_RATE = 24000

@@ -8,18 +8,9 @@ from collections import deque
 
 import zmq
 
-from engine.messages import (
-    FromReplica,
-    Pong,
-    StageAbort,
-    StagePause,
-    StageResume,
-    Stop,
-    ToReplica,
-    decode_to_replica,
-    encode,
-)
+from engine.messages import FromReplica, Pong, StageAbort, StagePause, StageResume, Stop, ToReplica
 from engine.placement.spec import ReplicaSpec
+from engine.wire import decode_to_replica, encode
 from worker.link import Link
 
 _SEND_POLL_MS = 100

@@ -22,14 +22,11 @@ from engine.errors import ConfigError
 from engine.messages import (
     AbortedMessage,
     Hello,
-    MessageDecodeError,
     ShutdownMessage,
     Stop,
     ToCaller,
     ToOrchestrator,
     ToReplica,
-    decode_from_replica,
-    encode,
 )
 from engine.orchestrator.core import OrchestratorCore
 from engine.orchestrator.effects import (
@@ -49,6 +46,7 @@ from engine.placement.network import Network
 from engine.placement.on_ray import RayPlacement
 from engine.placement.remote import RemotePlacement
 from engine.placement.spec import JOIN_PREFIX, JoinAnswer, Placement, ReplicaSpec
+from engine.wire import MessageDecodeError, decode_from_replica, encode
 
 logger = logging.getLogger("voxloom.engine.orchestrator")
 

@@ -17,7 +17,7 @@ from zmq.utils.monitor import recv_monitor_message
 from engine.async_omni_engine import AsyncOmniEngine
 from engine.config import EngineConfig
 from engine.errors import UnavailableError
-from engine.messages import Fingerprint, Frame, Hello, Pong, encode
+from engine.messages import Fingerprint, Hello, Pong
 from engine.pipeline import PIPELINE_DIR
 from engine.placement.keys import (
     WorkerKeys,
@@ -28,6 +28,7 @@ from engine.placement.keys import (
     read_worker_keys,
 )
 from engine.placement.spec import JoinRequest
+from engine.wire import Frame, encode
 from tests.e2e.remote_worker import (
     Worker,
     join_endpoint,

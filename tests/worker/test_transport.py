@@ -19,11 +19,10 @@ from engine.messages import (
     StageUpdate,
     Stop,
     ToReplica,
-    decode_from_replica,
-    encode,
 )
 from engine.pipeline import load_pipeline
 from engine.placement.spec import ReplicaSpec
+from engine.wire import decode_from_replica, encode
 from worker.transport import Transport
 
 WAIT_S = 10.0

@@ -11,17 +11,14 @@ from hypothesis import strategies as st
 from engine.messages import (
     Fingerprint,
     Hello,
-    MessageDecodeError,
     OutputRow,
     Ping,
     SamplingParams,
     StageOutput,
     StageRequest,
     StageUpdate,
-    decode_from_replica,
-    decode_to_replica,
-    encode,
 )
+from engine.wire import MessageDecodeError, decode_from_replica, decode_to_replica, encode
 
 DTYPES = ["float32", "int64", "int16", "uint8", "bool"]
 

@@ -1,0 +1,67 @@
+"""The wire form of messages: a list of frames.
+
+Frame 0 is msgpack of a tagged ``Struct``; each numpy array inside it travels as a raw frame of its
+own and is replaced in frame 0 by an extension value (frame number, dtype, shape). Unknown fields
+and unknown tags are errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+
+from engine.messages import FromReplica, ToReplica
+
+Frame: TypeAlias = bytes | memoryview
+
+_ARRAY_EXT = 1
+
+
+class MessageDecodeError(ValueError):
+    """Frames that are not a message of this protocol."""
+
+
+def encode(message: ToReplica | FromReplica) -> list[Frame]:
+    """Frames of a message. Array frames share the arrays' memory: do not write to them after."""
+    frames: list[Frame] = [b""]
+
+    def hook(value: object) -> object:
+        if isinstance(value, np.ndarray):
+            array = np.ascontiguousarray(value)
+            frames.append(array.reshape(-1).view(np.uint8).data)
+            head = (len(frames) - 1, array.dtype.str, value.shape)
+            return msgspec.msgpack.Ext(_ARRAY_EXT, msgspec.msgpack.encode(head))
+        if isinstance(value, np.generic):
+            return value.item()
+        raise TypeError(f"a message cannot carry {type(value).__name__}")
+
+    frames[0] = msgspec.msgpack.encode(message, enc_hook=hook)
+    return frames
+
+
+def _decode(frames: Sequence[Frame], kind: Any) -> Any:
+    def ext_hook(code: int, data: memoryview) -> object:
+        if code != _ARRAY_EXT:
+            raise MessageDecodeError(f"unknown extension {code}")
+        number, dtype, shape = msgspec.msgpack.decode(data, type=tuple[int, str, tuple[int, ...]])
+        return np.frombuffer(frames[number], np.dtype(dtype)).reshape(shape)
+
+    try:
+        return msgspec.msgpack.decode(frames[0], type=kind, ext_hook=ext_hook)
+    except (msgspec.DecodeError, IndexError, TypeError, ValueError) as error:
+        raise MessageDecodeError(f"not a message of this protocol: {error}") from error
+
+
+def decode_to_replica(frames: Sequence[Frame]) -> ToReplica:
+    """A message for a replica. Raises ``MessageDecodeError``. Arrays are read-only views."""
+    message: ToReplica = _decode(frames, ToReplica)
+    return message
+
+
+def decode_from_replica(frames: Sequence[Frame]) -> FromReplica:
+    """A message of a replica. Raises ``MessageDecodeError``. Arrays are read-only views."""
+    message: FromReplica = _decode(frames, FromReplica)
+    return message
