@@ -62,12 +62,19 @@ class StagePool:
         replica_id = self._bindings.get(request_id)
         return None if replica_id is None else self.replicas[replica_id]
 
-    def bind(self, request_id: str, rank: int | None = None) -> Replica | None:
-        """Bind a request to a ready replica (of that rank, if given); None if there is none."""
+    def bind(
+        self, request_id: str, rank: int | None = None, like: Fingerprint | None = None
+    ) -> Replica | None:
+        """Bind a request to a ready replica (of that rank, if given); None if there is none.
+
+        One with the fingerprint ``like`` is preferred: only that one promises the same bytes.
+        """
         assert request_id not in self._bindings, "a request is bound once per stage"
         candidates = [r for r in self.ready() if rank is None or r.rank == rank]
         if not candidates:
             return None
+        alike = [r for r in candidates if like is not None and r.fingerprint == like]
+        candidates = alike or candidates
         replica = self._choose(candidates)
         replica.bound.add(request_id)
         self._bindings[request_id] = replica.replica_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from engine.messages import (
@@ -24,6 +25,8 @@ from engine.orchestrator.releases import Releases
 from engine.orchestrator.supervisor import ReplicaSupervisor
 from engine.pipeline import PipelineConfig
 from engine.stage_pool import Replica, StagePool
+
+logger = logging.getLogger("voxloom.engine.orchestrator")
 
 # Payloads that are dropped this often at the same place will be dropped there for ever.
 _MAX_GAPS = 2
@@ -64,12 +67,21 @@ class RequestFlow:
             reason = f"data_parallel_rank must be below {pool.num_wanted}, got {rank}"
             self.fail(record, "invalid_value", reason, "data_parallel_rank")
             return
-        replica = pool.bind(record.request_id, rank)
+        replica = pool.bind(record.request_id, rank, like=progress.fingerprint)
         if replica is None:
             if progress.state is not StageState.UNBOUND:
                 progress.state, progress.unbound_since = StageState.UNBOUND, now
             return
         progress.num_starts += 1
+        if progress.fingerprint not in (None, replica.fingerprint):
+            logger.warning(
+                "request %s goes on on %s, whose bytes may differ: %s after %s",
+                record.request_id,
+                replica.replica_id,
+                replica.fingerprint,
+                progress.fingerprint,
+            )
+        progress.fingerprint = replica.fingerprint
         self._counters.num_replays += progress.num_starts > 1
         progress.state, progress.has_finish_row = StageState.BOUND, False
         if stage_id == 0 and record.group is not None:

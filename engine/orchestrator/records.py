@@ -8,6 +8,7 @@ from enum import Enum, auto
 from typing import Any, TypeAlias
 
 from engine.messages import (
+    Fingerprint,
     Payload,
     StageInteraction,
     StageRequest,
@@ -56,6 +57,7 @@ class StageProgress:
     num_gaps: int = 0
     gap_position: int = -1
     is_suspect: bool = False
+    fingerprint: Fingerprint | None = None
     pauses: set[PauseReason] = field(default_factory=set)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from engine.messages import Fingerprint
 from engine.pipeline import BalancePolicy, StageConfig
 from engine.stage_pool import Replica, ReplicaState, StagePool
 
@@ -64,3 +65,16 @@ def test_the_next_rank_fills_gaps() -> None:
     pool = pool_of(3)
     pool.evict("r1")
     assert pool.next_rank() == 1
+
+
+def test_a_replica_with_the_same_fingerprint_is_preferred_even_if_it_has_more_to_do() -> None:
+    pool = pool_of(3)
+    like = Fingerprint("model", "avx512", {}, 1)
+    pool.replicas["r1"].fingerprint = like
+    for number in range(3):
+        pool.bind(f"busy{number}", rank=1)
+    chosen = pool.bind("a", like=like)
+    other = pool.bind("b", like=Fingerprint("model", "neon", {}, 1))
+    assert chosen is not None
+    assert other is not None
+    assert (chosen.rank, other.rank) == (1, 0)
