@@ -23,6 +23,7 @@ NAMES = (
     "orchestrator",
     "failover",
     "traffic",
+    "sockets",
 )
 RESULTS = Path(__file__).parent / "results"
 
