@@ -3,7 +3,8 @@
 ``first clause``: from the sending of the first clause's last token to the first audio, beside the
 time to first audio over HTTP for the same words; the two take turns. ``cancel``: from the sending
 of a cancel to its answer, after which no audio comes. ``30 tokens/s``: as a language model writes,
-several sessions at once, each with a player that began at the first audio.
+several sessions at once, each with a player that began at the first audio; they begin at random
+times, or, which is harder, ten of them at the same moment and in step.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from contextlib import asynccontextmanager
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as connect_socket
 
+from benchmarks.arrivals import poisson_times
 from benchmarks.figures import Figure, Report
 from benchmarks.options import Options, run_async
 from benchmarks.player import Player
@@ -34,6 +36,8 @@ _NUM_WORDS = 20
 _NUM_LONG_WORDS = 100
 _NUM_WARM_UP = 3
 _NUM_AT_ONCE = 10
+# A session is written in about six seconds: ten or so are being written at any time.
+_ARRIVALS_PER_S = 1.5
 _TOKENS_PER_S = 30
 _CHARS_PER_TOKEN = 4
 _MAX_STAY_S = 0.08
@@ -55,24 +59,13 @@ async def _measure(port: int, options: Options) -> Report:
     cancels_ms = await _cancels(port, sentences(12, options.pick(200, 3), _NUM_LONG_WORDS))
     texts = sentences(13, options.pick(300, 6), _NUM_WORDS)
     talks = [" ".join(texts[start : start + 3]) for start in range(0, len(texts), 3)]
-    players = await _talks(port, talks)
+    random_players = await _talks_at_random(port, talks)
+    in_step_players = await _talks_in_step(port, talks[: len(talks) // 2])
     figures = [
         *_ttfa_figures(ours, theirs),
         *(_cancel_figure(percent, cancels_ms) for percent in (50, 99)),
-        Figure("30 tokens/s: sessions", len(players), ""),
-        Figure(
-            "30 tokens/s: underruns",
-            sum(player.num_underruns for player in players),
-            "",
-            target=0,
-            better="lower",
-        ),
-        Figure(
-            "30 tokens/s: stalled",
-            sum(player.stalled_s for player in players),
-            "s",
-            better="lower",
-        ),
+        *_talk_figures("at random", random_players, target=0),
+        *_talk_figures("ten in step", in_step_players, target=None),
     ]
     details = {"socket_ms": ours, "http_ms": theirs, "cancel_ms": cancels_ms}
     return Report("sockets", figures, details)
@@ -96,6 +89,17 @@ def _cancel_figure(percent: int, values_ms: list[float]) -> Figure:
     target = CANCEL_TARGET_MS if percent == 99 else None
     value = percentile(values_ms, percent)
     return Figure(f"cancel to last byte, p{percent}", value, "ms", target=target, better="lower")
+
+
+def _talk_figures(name: str, players: list[Player], target: float | None) -> list[Figure]:
+    num_underruns = sum(player.num_underruns for player in players)
+    stalled_ms = 1000 * sum(player.stalled_s for player in players)
+    name = f"30 tokens/s, {name}"
+    return [
+        Figure(f"{name}: sessions", len(players), ""),
+        Figure(f"{name}: underruns", num_underruns, "", target=target, better="lower"),
+        Figure(f"{name}: stalled", stalled_ms, "ms", better="lower"),
+    ]
 
 
 @asynccontextmanager
@@ -174,8 +178,20 @@ async def _cancels(port: int, texts: list[str]) -> list[float]:
     return waits_ms
 
 
-async def _talks(port: int, texts: list[str]) -> list[Player]:
-    """The texts, several at once, each in a session of its own."""
+async def _talks_at_random(port: int, texts: list[str]) -> list[Player]:
+    """The texts, each in a session of its own that begins when it begins."""
+    clock = asyncio.get_running_loop()
+    started_at = clock.time()
+    talks = []
+    times = poisson_times(_ARRIVALS_PER_S, float("inf"), seed=14)
+    for text, due in zip(texts, times, strict=False):
+        await asyncio.sleep(max(0.0, started_at + due - clock.time()))
+        talks.append(asyncio.create_task(_talk(port, text)))
+    return list(await asyncio.gather(*talks))
+
+
+async def _talks_in_step(port: int, texts: list[str]) -> list[Player]:
+    """The texts, several at the same moment."""
     players: list[Player] = []
     for start in range(0, len(texts), _NUM_AT_ONCE):
         group = texts[start : start + _NUM_AT_ONCE]
