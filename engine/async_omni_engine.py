@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -32,10 +33,6 @@ from engine.request_table import OpenRequest
 
 T = TypeVar("T")
 
-# Input processing is pure Python: more threads than this would only take turns.
-_NUM_INPUT_THREADS = 2
-_CENSUS_TIMEOUT_S = 10.0
-
 
 class AsyncOmniEngine(EngineHost):
     """See the methods. Thread-safe: any thread and any event loop may call it."""
@@ -44,7 +41,8 @@ class AsyncOmniEngine(EngineHost):
         super().__init__(pipeline, config)
         self.voices = load_voices(pipeline)
         self._inputs = InputProcessor(pipeline)
-        self._order: dict[str, asyncio.Future[None]] = {}
+        # Calls for one id keep their order per event loop: between loops there is none.
+        self._order: dict[tuple[int, str], asyncio.Future[None]] = {}
         # Well below half the bound, at which the orchestrator lets a paused request go on.
         self._report_every = int(self.config.max_buffered_audio_s * pipeline.sample_rate) // 4
 
@@ -155,12 +153,20 @@ class AsyncOmniEngine(EngineHost):
             resumable,
             deadline,
         )
-        owned = ticket or self.admit()
+        await self._add_in_order(request, ticket or self.admit())
+
+    async def _add_in_order(self, request: AddRequest, ticket: AdmissionTicket) -> OpenRequest:
+        """Add a request; what a cancelled call has added is aborted, and nothing else."""
+        added: list[OpenRequest] = []
         try:
-            await self._in_order(request_id, lambda: self._add(request, owned))
+            work = functools.partial(self._add, request, ticket)
+            await self._in_order(request.request_id, lambda: added.append(work()))
         except asyncio.CancelledError:
-            self._abort_soon(request_id)
+            if added:
+                self._abort_soon(request.request_id, added[0])
+            ticket.release()
             raise
+        return added[0]
 
     def add_streaming_update(
         self,
@@ -286,12 +292,14 @@ class AsyncOmniEngine(EngineHost):
             ticket=ticket,
             **arguments,
         )
+        opened = self._table.find(request_id)
+        assert opened is not None, "it was added just now, and nobody has read it"
         try:
             async with contextlib.aclosing(self.outputs(request_id)) as outputs:
                 async for output in outputs:
                     yield output
         finally:
-            self._abort_soon(request_id)
+            self._abort_soon(request_id, opened)
 
     async def abort(self, request_ids: Sequence[str]) -> None:
         """Abort requests; returns when every stage has let go. Unknown ids are harmless."""
@@ -299,14 +307,16 @@ class AsyncOmniEngine(EngineHost):
         loop = asyncio.get_running_loop()
         event = asyncio.Event()
         self._abort_waiters[abort_id] = lambda: call_on(loop, event.set)
-        self._orchestrator.submit(AbortMessage(list(request_ids), abort_id))
+        if not self._orchestrator.submit(AbortMessage(list(request_ids), abort_id)):
+            del self._abort_waiters[abort_id]
+            return  # the orchestrator has ended, and everything with it
         await event.wait()
         for request_id in request_ids:
             self._table.forget(request_id)
 
     # --- small things ----------------------------------------------------------------------------
 
-    def _add(self, request: AddRequest, ticket: AdmissionTicket) -> None:
+    def _add(self, request: AddRequest, ticket: AdmissionTicket) -> OpenRequest:
         try:
             processed = self._inputs.process(request)
         except BaseException:
@@ -314,8 +324,8 @@ class AsyncOmniEngine(EngineHost):
             raise
         request_id, submission = request.request_id, processed.submission
 
-        def report_consumed(num_samples: int) -> None:
-            self._orchestrator.submit(ConsumedMessage(request_id, num_samples))
+        def report_consumed(cost: int) -> None:
+            self._orchestrator.submit(ConsumedMessage(request_id, cost))
 
         queue = OutputQueue(self.pipeline.sample_rate, self._report_every, report_consumed)
         opened = OpenRequest(
@@ -334,19 +344,28 @@ class AsyncOmniEngine(EngineHost):
             ticket.release()
             remove_artifacts(processed.artifact_dirs)
             raise
-        self._orchestrator.submit(submission)
+        if not self._orchestrator.submit(submission):
+            self._table.drop(request_id, opened)
+            self._table.forget(request_id)
+            raise UnavailableError("the engine has been shut down")
+        return opened
 
-    def _abort_soon(self, request_id: str) -> None:
-        """Abort without waiting; the caller has gone."""
-        if self._table.drop(request_id):
-            self._orchestrator.submit(AbortMessage([request_id], next(self._abort_ids)))
+    def _abort_soon(self, request_id: str, request: OpenRequest) -> None:
+        """Abort without waiting; the caller has gone. The id is free once the abort is through."""
+        if not self._table.drop(request_id, request):
+            return
+        abort_id = next(self._abort_ids)
+        self._abort_waiters[abort_id] = lambda: self._table.forget(request_id)
+        if not self._orchestrator.submit(AbortMessage([request_id], abort_id)):
+            self._abort_waiters.pop(abort_id)()
 
     async def _in_order(self, request_id: str, work: Callable[[], T]) -> T:
         """Run ``work`` on the input threads, after the calls made before it for this id."""
         loop = asyncio.get_running_loop()
-        before = self._order.get(request_id)
+        key = (id(loop), request_id)
+        before = self._order.get(key)
         mine: asyncio.Future[None] = loop.create_future()
-        self._order[request_id] = mine
+        self._order[key] = mine
         try:
             if before is not None:
                 await asyncio.wait([before])
@@ -354,12 +373,14 @@ class AsyncOmniEngine(EngineHost):
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
-                await asyncio.wait([running])  # short; the request's fate must be known
+                while not running.done():  # short; the request's fate must be known
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await asyncio.wait([running])
                 raise
         finally:
             mine.set_result(None)
-            if self._order.get(request_id) is mine:
-                del self._order[request_id]
+            if self._order.get(key) is mine:
+                del self._order[key]
 
 
 def _refuse_given(**arguments: Any) -> None:

@@ -59,7 +59,7 @@ class EngineHost:
             self.config,
             self._deliver,
             self._abort_answered,
-            self._crashed,
+            self._ended,
             self._state_changed,
         )
         self.metrics = EngineMetrics(lambda: self._orchestrator.snapshot)
@@ -174,8 +174,8 @@ class EngineHost:
         for wake in waiters:
             wake()
 
-    def _crashed(self, reason: str) -> None:
-        """The orchestrator is gone: answer everyone who waits for it."""
+    def _ended(self, reason: str) -> None:
+        """The orchestrator has ended or failed: answer everyone who waits for it."""
         self._crash = reason
         self._admission.close()
         self._table.close(reason)

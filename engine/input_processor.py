@@ -26,6 +26,7 @@ from engine.pipeline import (
     PromptTransform,
     load_object,
 )
+from engine.wire import encode_value
 
 # Keys that only a prompt transform may set; a client's own are dropped before it runs.
 WARNINGS_KEY = "warnings"
@@ -40,6 +41,8 @@ RESERVED_KEYS = frozenset(
 
 # Ids travel in every message and in headers; a UUID with a prefix has about 40 characters.
 _MAX_REQUEST_ID_CHARS = 256
+# Sampling fields that only a language model can act on.
+_LLM_SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "guidance_scale", "extra")
 _MAX_SEED = 2**63 - 1
 _MIN_SEED = -(2**63)
 
@@ -124,6 +127,11 @@ class InputProcessor:
             request_timestamp=request.arrival_time or time.time(),
             enqueue_ts=time.time(),
         )
+        try:
+            _check_wire(submission)
+        except BaseException:
+            remove_artifacts(artifact_dirs)
+            raise
         return ProcessedInput(submission, warnings, artifact_dirs)
 
     def process_update(self, prompt: Prompt | str, text_offset: int) -> Prompt:
@@ -136,7 +144,7 @@ class InputProcessor:
                 "a segment holds text and nothing else; an update interaction changes the voice",
                 param="prompt",
             )
-        return segment | {TEXT_OFFSET_KEY: text_offset}
+        return _checked_text(segment | {TEXT_OFFSET_KEY: text_offset})
 
     def process_voice_update(
         self, original: Prompt, changes: dict[str, Any]
@@ -147,7 +155,7 @@ class InputProcessor:
         remove_artifacts(_pop_artifact_dirs(transformed))
         for key in (WARNINGS_KEY, "text", *RESERVED_KEYS):
             transformed.pop(key, None)
-        return changed, transformed
+        return changed, _checked_text(transformed)
 
     def _transformed(self, original: Prompt, *, resumable: bool) -> Prompt:
         """The transform's result on a copy, with the request id set before and after it."""
@@ -216,13 +224,19 @@ class InputProcessor:
         """Refuse by name what only a language-model stage could act on."""
         if any(stage.stage_type == "llm" for stage in self._pipeline.stages):
             return
-        for name in ("lora_request", "tokenization_kwargs", "reasoning_ended"):
+        for name in ("lora_request", "tokenization_kwargs", "reasoning_ended", "prompt_text"):
             if getattr(request, name) is not None:
-                raise InvalidRequestError(
-                    f"{name} cannot be used: pipeline {self._pipeline.name!r} has no "
-                    "language-model stage",
-                    param=name,
-                )
+                raise self._unsupported(name)
+        for params in request.sampling_params_list or ():
+            for name in _LLM_SAMPLING:
+                if getattr(params, name) not in (None, {}):
+                    raise self._unsupported(name)
+
+    def _unsupported(self, name: str) -> InvalidRequestError:
+        return InvalidRequestError(
+            f"{name} cannot be used: pipeline {self._pipeline.name!r} has no language-model stage",
+            param=name,
+        )
 
 
 def remove_artifacts(artifact_dirs: Sequence[Path]) -> None:
@@ -278,6 +292,31 @@ def _check_output_stages(given: Sequence[int] | None, final_stage_id: int) -> li
             param="final_output_stage_ids",
         )
     return sorted(set(given))
+
+
+def _check_wire(submission: StageSubmissionMessage) -> None:
+    """Refuse what no message can carry, before anything is queued."""
+    if not _MIN_SEED <= submission.priority <= _MAX_SEED:
+        raise InvalidRequestError("priority must be a 64-bit integer", param="priority")
+    for name in ("trace_headers", "sampling_params_list", "prompt", "original_prompt"):
+        _check_encodable(getattr(submission, name), name)
+    for companion in submission.companions:
+        _check_encodable(companion, "prompt_expand_func")
+
+
+def _checked_text(segment: Prompt) -> Prompt:
+    _check_encodable(segment, "prompt")
+    return segment
+
+
+def _check_encodable(value: Any, name: str) -> None:
+    try:
+        encode_value(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        is_text = isinstance(error, UnicodeEncodeError)
+        reason = "it holds text that is not valid Unicode" if is_text else str(error)
+        message = f"{name} cannot be sent to a stage: {reason}"
+        raise InvalidRequestError(message, param=name) from error
 
 
 def _check_seed(seed: int | None) -> None:

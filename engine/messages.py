@@ -96,10 +96,10 @@ class InteractionMessage(_Message, tag="interaction"):
 
 
 class ConsumedMessage(_Message, tag="consumed"):
-    """The caller has taken this many samples of the request's audio so far (backpressure)."""
+    """How much of the request's output the caller has taken so far, by ``output_cost``."""
 
     request_id: str
-    num_samples: int
+    cost: int
 
 
 class AbortMessage(_Message, tag="abort"):
@@ -351,6 +351,16 @@ class AbortedMessage(_Message, tag="aborted"):
     """Every stage has let go of the requests of this abort."""
 
     abort_id: int
+
+
+def output_cost(message: OutputMessage, sample_rate: int) -> int:
+    """What an output counts for backpressure: its samples; half a second if it is not audio.
+
+    A unit of text or features stands for at least a word, and holds some kilobytes at most.
+    """
+    if message.payload is None:
+        return 0
+    return message.num_samples if "audio" in message.payload else sample_rate // 2
 
 
 ToOrchestrator: TypeAlias = (

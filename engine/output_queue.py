@@ -8,7 +8,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from engine.messages import AckMessage, ErrorMessage, OutputMessage, ToCaller
+from engine.messages import (
+    AckMessage,
+    ErrorMessage,
+    OutputMessage,
+    ToCaller,
+    output_cost,
+)
 
 # First and last sample of a word in the request's audio, first and last character in its text.
 Word: TypeAlias = Sequence[int]
@@ -36,7 +42,8 @@ class OutputQueue:
         self._report_every = report_every
         self._report_consumed = report_consumed
         self._num_consumed = 0
-        self._num_reported = 0
+        self._cost = 0
+        self._cost_reported = 0
         self._words: deque[Word] = deque(maxlen=_MAX_WORDS)
 
     def put(self, message: ToCaller) -> None:
@@ -73,13 +80,14 @@ class OutputQueue:
         """Note what the reader took; how much to report, when that is due."""
         if not isinstance(message, OutputMessage):
             return None
-        self._num_consumed += message.num_samples
-        if message.payload is not None:
+        if message.payload is not None and "audio" in message.payload:
+            self._num_consumed += message.num_samples
             self._words.extend(message.payload.get("words", ()))
-        if message.finished or self._num_consumed - self._num_reported < self._report_every:
+        self._cost += output_cost(message, self._sample_rate)
+        if message.finished or self._cost - self._cost_reported < self._report_every:
             return None
-        self._num_reported = self._num_consumed
-        return self._num_consumed
+        self._cost_reported = self._cost
+        return self._cost
 
     def _cut(self, message: AckMessage) -> None:
         """Drop what was not sent; the answer says what was, in ms and characters of the text.
@@ -99,8 +107,9 @@ class OutputQueue:
         message.result = result
         dropped = [m for m in self._messages if isinstance(m, OutputMessage)]
         self._messages = deque(m for m in self._messages if not isinstance(m, OutputMessage))
-        self._num_consumed += sum(m.num_samples for m in dropped)
-        self._num_reported = self._num_consumed
+        self._num_consumed += sum(m.num_samples for m in dropped if "audio" in (m.payload or {}))
+        self._cost += sum(output_cost(m, self._sample_rate) for m in dropped)
+        self._cost_reported = self._cost
 
     def _chars_until(self, sample: int) -> int:
         """Characters of the text up to the last word that had wholly sounded by then."""

@@ -99,11 +99,12 @@ class RequestTable:
             if request is not None and not request.is_live:
                 del self._requests[request_id]
 
-    def drop(self, request_id: str) -> bool:
-        """End and forget a request whose caller has gone; whether there was one."""
-        with self._lock:
-            request = self._requests.pop(request_id, None)
-        if request is None:
+    def drop(self, request_id: str, request: OpenRequest) -> bool:
+        """End a request whose caller has gone; whether there was something to end.
+
+        Its id stays taken until ``forget``: the orchestrator has yet to let go of it.
+        """
+        if self.find(request_id) is not request or not request.is_live:
             return False
         self.end(request)
         return True

@@ -25,7 +25,15 @@ class MessageDecodeError(ValueError):
 
 
 def encode(message: ToReplica | FromReplica) -> list[Frame]:
-    """Frames of a message. Array frames share the arrays' memory: do not write to them after."""
+    """Frames of a message. Array frames share the arrays' memory: do not write to them after.
+
+    Raises ``TypeError``, ``ValueError`` or ``OverflowError`` for what no message can carry.
+    """
+    return encode_value(message)
+
+
+def encode_value(value: Any) -> list[Frame]:
+    """Frames of anything that a message may hold; see ``encode``."""
     frames: list[Frame] = [b""]
 
     def hook(value: object) -> object:
@@ -38,7 +46,7 @@ def encode(message: ToReplica | FromReplica) -> list[Frame]:
             return value.item()
         raise TypeError(f"a message cannot carry {type(value).__name__}")
 
-    frames[0] = msgspec.msgpack.encode(message, enc_hook=hook)
+    frames[0] = msgspec.msgpack.encode(value, enc_hook=hook)
     return frames
 
 

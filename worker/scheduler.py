@@ -10,9 +10,8 @@ Paused requests, requests without work and requests whose step is running are no
 requests of a group are scheduled in one batch or not at all: a group whose members have not all
 arrived, or of which one is not considered, waits. Members that have finished are not waited for.
 
-A suspect (it was running when another replica died) is stepped in a trial: with its group, and with
-nothing else running. ``start_trial`` asks for one, and from then on no other batch is given until
-``end_trial``.
+A trial is for a request that was running when another replica died: from ``start_trial`` to
+``end_trial`` no batch is given but that request's, or its group's, and with nothing else running.
 
 Nothing here knows tensors or models.
 """
@@ -43,7 +42,6 @@ class _Entry:
     is_runnable: bool = False
     is_paused: bool = False
     is_running: bool = False
-    is_suspect: bool = False
     first_output_at: float | None = None
     num_samples: int = 0
     last_run_at: float = 0.0
@@ -99,12 +97,10 @@ class AudioScheduler:
         paused: bool = False,
         group_id: str | None = None,
         group_size: int = 1,
-        suspect: bool = False,
     ) -> None:
         """Take on a request. Raises ``GroupTooLargeError``; the request is then taken on alone."""
         self._num_added += 1
-        entry = _Entry(request_id, priority, self._num_added, now)
-        entry.is_paused, entry.is_suspect = paused, suspect
+        entry = _Entry(request_id, priority, self._num_added, now, is_paused=paused)
         self._entries[request_id] = entry
         if group_id is None:
             return
@@ -181,41 +177,38 @@ class AudioScheduler:
             entry.first_output_at = now
         entry.num_samples += num_samples
 
-    def find_suspect(self) -> str | None:
-        """A suspect that could be stepped, in order of arrival; None while a trial is on."""
-        if self._trial_id is not None:
-            return None
-        suspects = [unit[0] for unit in self._runnable() if any(e.is_suspect for e in unit)]
-        return min(suspects, key=lambda e: e.order).request_id if suspects else None
+    @property
+    def is_idle(self) -> bool:
+        """No step is running."""
+        return self._num_steps_running == 0
 
     def start_trial(self, request_id: str) -> None:
-        """Give no batch but this request and its group, until ``end_trial``."""
+        """Give no batch but that of this request, or of its group, until ``end_trial``."""
         self._trial_id = request_id
 
     def end_trial(self) -> None:
-        """The request of the trial is a suspect no more, nor is its group."""
-        entry = self._entries.get(self._trial_id or "")
-        for member in self._unit_of(entry) if entry is not None else []:
-            member.is_suspect = False
         self._trial_id = None
+
+    def can_run(self, request_id: str) -> bool:
+        """Whether a batch could hold the request now, or holds it."""
+        entry = self._entries.get(request_id)
+        if entry is None:
+            return False
+        group = self._groups.get(entry.group_id or "")
+        return entry.is_running or (entry.can_run if group is None else group.can_run)
 
     def _units(self) -> list[list[_Entry]]:
         """What may be scheduled now."""
         units = self._runnable()
-        if self._trial_id is not None:
-            return [u for u in units if any(e.request_id == self._trial_id for e in u)]
-        return [unit for unit in units if not any(entry.is_suspect for entry in unit)]
+        if self._trial_id is None:
+            return units
+        return [u for u in units if any(e.request_id == self._trial_id for e in u)]
 
     def _runnable(self) -> list[list[_Entry]]:
         """Requests without group, and whole groups."""
         single = [[e] for e in self._entries.values() if e.group_id is None and e.can_run]
         whole = [list(group.members.values()) for group in self._groups.values() if group.can_run]
         return single + whole
-
-    def _unit_of(self, entry: _Entry) -> list[_Entry]:
-        if entry.group_id is None:
-            return [entry]
-        return list(self._groups[entry.group_id].members.values())
 
     def _fill(self, units: list[list[_Entry]], size: int) -> list[_Entry]:
         """The best units that fit; the very best one always does."""

@@ -4,9 +4,10 @@ Steps run on ``steps_in_flight`` threads over disjoint batches; everything else,
 model's other methods, on the loop's thread. A message for a request whose step is running waits
 until the step has ended.
 
-A suspect is stepped in a trial (see ``worker.scheduler``): the orchestrator is asked first, so that
-it knows whom to blame if this process dies. The trial ends when the suspect is past what it had
-done before, or has nothing to do.
+A suspect, and all that comes for it, is held back until the orchestrator has granted it a trial:
+then it is known whom to blame if this process dies. In its trial the suspect is added and stepped
+while nothing else runs. The trial ends when the suspect is past what it had done before, or cannot
+run.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from worker.routing import route_step
 from worker.scheduler import AudioScheduler
 from worker.stage_model import StageContext, StageModel, StepOutput
 from worker.transport import Transport
+from worker.trials import Trials
 
 logger = logging.getLogger("voxloom.worker.step_loop")
 
@@ -80,9 +82,8 @@ class StepLoop:
         self._pool = ThreadPoolExecutor(context.stage.steps_in_flight, "step")
         self._results: deque[_StepResult] = deque()
         self._deferred: dict[str, list[ToReplica]] = {}
-        self._skip_positions: dict[str, int] = {}  # of suspects: how far they had come before
-        self._asked_for: str | None = None
-        self._trial_id: str | None = None
+        self._trials = Trials()
+        self._granted: str | None = None
         self._last_ping_at = clock()
         self._stopping = False
 
@@ -109,14 +110,18 @@ class StepLoop:
         match message:
             case Ping():
                 self._last_ping_at = self._clock()
-                self._transport.send_control(Pong(message.seq, self._scheduler.num_requests))
+                self._transport.send_control(
+                    Pong(message.seq, self._scheduler.num_requests + self._trials.num_held)
+                )
             case Stop():
                 self._stopping = True
             case StageAbort():
                 self._abort(message)
             case TrialGrant():
-                self._trial_id, self._asked_for = message.request_id, None
+                self._granted = message.request_id
                 self._scheduler.start_trial(message.request_id)
+            case _ if self._trials.holds_back(message):
+                return
             case _ if self._scheduler.is_running(message.request_id):
                 self._deferred.setdefault(message.request_id, []).append(message)
             case _:
@@ -147,10 +152,7 @@ class StepLoop:
                 paused=message.paused,
                 group_id=message.group_id,
                 group_size=message.group_size,
-                suspect=message.suspect,
             )
-            if message.suspect:
-                self._skip_positions[message.request_id] = message.skip_position
             self._model.add(message)
         except Exception as error:
             self._fail(message.request_id, error)
@@ -182,27 +184,28 @@ class StepLoop:
     # --- trials ----------------------------------------------------------------------------------
 
     def _check_trial(self) -> None:
-        """Ask for a trial if a suspect could run; end one whose suspect cannot."""
-        trial_id = self._trial_id
-        if trial_id is not None and not self._scheduler.is_running(trial_id):
-            still_runs = self._scheduler.knows(trial_id) and self._model.has_work(trial_id)
-            if not still_runs or trial_id not in self._skip_positions:
-                self._end_trial(trial_id)
-        if self._trial_id is None and self._asked_for is None:
-            self._asked_for = self._scheduler.find_suspect()
-            if self._asked_for is not None:
-                self._transport.send_control(TrialAsk(self._asked_for))
+        """Start the trial that was granted, end one that has served, ask for the next."""
+        if self._granted is not None and self._scheduler.is_idle:
+            self._start_trial(self._granted)
+        running = self._trials.running
+        if running is not None and self._has_served(running):
+            self._trials.end()
+            self._scheduler.end_trial()
+            self._transport.send_control(TrialEnd(running))
+        asked = self._trials.ask()
+        if asked is not None:
+            self._transport.send_control(TrialAsk(asked))
 
-    def _end_trial(self, request_id: str) -> None:
-        self._trial_id = None
-        self._skip_positions.pop(request_id, None)
-        self._scheduler.end_trial()
-        self._transport.send_control(TrialEnd(request_id))
+    def _start_trial(self, request_id: str) -> None:
+        """Take in what was held back for the suspect; nothing else runs now."""
+        self._granted = None
+        for message in self._trials.start(request_id):
+            self._handle_request(message)
 
-    def _note_trial(self, request_id: str, end_position: int) -> None:
-        """The suspect has made output that it had not made before."""
-        if request_id == self._trial_id and end_position > self._skip_positions.get(request_id, -1):
-            self._skip_positions.pop(request_id, None)
+    def _has_served(self, request_id: str) -> bool:
+        if self._scheduler.is_running(request_id):
+            return False
+        return self._trials.is_passed or not self._scheduler.can_run(request_id)
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -251,10 +254,9 @@ class StepLoop:
             if row.payload is not None:
                 num_samples = row.num_samples if self._output_type == "audio" else 0
                 self._scheduler.output_sent(row.request_id, num_samples, now)
-                self._note_trial(row.request_id, row.start_sample + row.num_samples)
+                self._trials.note_output(row.request_id, row.start_sample + row.num_samples)
             if row.finished:
                 self._scheduler.finish(row.request_id)
-                self._skip_positions.pop(row.request_id, None)
                 self._model.abort(row.request_id)
         for request_id, error in routed.errors.items():
             self._fail(request_id, error)
@@ -274,7 +276,7 @@ class StepLoop:
         self._transport.send(failure)
 
     def _drop(self, request_id: str) -> None:
-        self._skip_positions.pop(request_id, None)
+        self._trials.drop(request_id)
         self._scheduler.remove(request_id)
         self._model.abort(request_id)
 

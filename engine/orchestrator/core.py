@@ -137,6 +137,14 @@ class OrchestratorCore:
         self._start_waiting(now)
         return self.take_effects()
 
+    def fail_request(self, request_id: str, reason: str) -> list[Effect]:
+        """End a request that cannot go on, for a reason outside this core."""
+        parent_id = self._companion_parents.get(request_id, request_id)
+        record = self._requests.get(parent_id)
+        if record is not None:
+            self._flow.fail(record, "stage_failed", reason)
+        return self.take_effects()
+
     def take_effects(self) -> list[Effect]:
         """The effects asked for since they were last taken."""
         effects, self._effects = self._effects, []
@@ -234,7 +242,7 @@ class OrchestratorCore:
     def _consumed(self, message: ConsumedMessage, now: float) -> None:
         record = self._requests.get(message.request_id)
         if record is not None:
-            self._flow.consumed(record, message.num_samples)
+            self._flow.consumed(record, message.cost)
 
     def _abort(self, message: AbortMessage, now: float) -> None:
         for request_id in message.request_ids:
@@ -265,6 +273,8 @@ class OrchestratorCore:
     def _stage_output(self, replica_id: str, message: StageOutput, now: float) -> None:
         stage_id = self._stage_of(replica_id)
         self.counters.stages[stage_id].count(message)
+        if message.num_routed_rows:
+            self.supervisor.made_output(replica_id)
         for row in message.rows:
             record = self._bound_record(replica_id, stage_id, row.request_id)
             if record is None:
@@ -363,6 +373,8 @@ class OrchestratorCore:
     def _check_deadlines(self, record: RequestRecord, now: float) -> None:
         deadline = record.submission.deadline
         group = record.group
+        if group is not None and group.first_finished_at is not None and record.stages[0].pauses:
+            group.first_finished_at = now  # a pause is nobody's delay
         if deadline is not None and now >= deadline:
             self._flow.fail(record, "deadline_exceeded", "the request ran out of time")
         elif (

@@ -16,6 +16,7 @@ from engine.messages import (
     StagePause,
     StageResume,
     ToReplica,
+    output_cost,
 )
 from engine.orchestrator.counters import CoreCounters
 from engine.orchestrator.effects import Deliver, Effect, SendControl, SendData
@@ -176,7 +177,8 @@ class RequestFlow:
             self.fail(record, "stage_failed", f"its CFG companion {str(error)!r} ended too early")
             return
         for row in rows:
-            self._complete_row(record, 0, row, now)
+            if not record.has_ended:
+                self._complete_row(record, 0, row, now)
 
     def _complete_row(
         self, record: RequestRecord, stage_id: int, row: OutputRow, now: float
@@ -214,7 +216,8 @@ class RequestFlow:
         self._emit(Deliver(output))
         if self._pipeline.stages[stage_id].engine_output_type == "audio":
             record.delivered_samples += row.num_samples
-            self._check_buffered(record)
+        record.delivered_cost += output_cost(output, self._pipeline.sample_rate)
+        self._check_buffered(record)
 
     def _replay_gap(self, record: RequestRecord, stage_id: int) -> None:
         """A payload was dropped or doubled: run the request again from where it is."""
@@ -272,7 +275,7 @@ class RequestFlow:
             if progress.state is StageState.BOUND:
                 self._take_back(record, stage_id)
             self._check_pending(record, stage_id)
-        record.consumed_samples = record.delivered_samples
+        record.consumed_cost = record.delivered_cost
         self._check_buffered(record)
 
     def _send_input(self, record: RequestRecord, stage_id: int, item: Input, now: float) -> None:
@@ -295,6 +298,7 @@ class RequestFlow:
 
     def end(self, record: RequestRecord, terminal: OutputMessage | ErrorMessage) -> None:
         """Deliver the terminal message and let go of the request in every stage that has it."""
+        record.has_ended = True
         for stage_id in range(len(record.stages)):
             replica = self._pools[stage_id].release(record.request_id)
             if replica is not None:
@@ -310,14 +314,14 @@ class RequestFlow:
 
     # --- pauses ----------------------------------------------------------------------------------
 
-    def consumed(self, record: RequestRecord, num_samples: int) -> None:
-        """The caller has taken that much of the request's audio."""
-        record.consumed_samples = max(record.consumed_samples, num_samples)
+    def consumed(self, record: RequestRecord, cost: int) -> None:
+        """The caller has taken that much of the request's output."""
+        record.consumed_cost = max(record.consumed_cost, cost)
         self._check_buffered(record)
 
     def _check_buffered(self, record: RequestRecord) -> None:
         """Pause at the limit, go on at half of it: without the gap each chunk would toggle."""
-        buffered = record.delivered_samples - record.consumed_samples
+        buffered = record.delivered_cost - record.consumed_cost
         for stage_id in record.submission.final_output_stage_ids:
             if buffered >= self._max_buffered_samples:
                 self._set_pause(record, stage_id, PauseReason.CALLER, on=True)

@@ -41,10 +41,16 @@ class Group:
         return 1 + len(self.companions)
 
     def restart(self) -> None:
-        """All members run again, on another replica; what was passed on stays passed on."""
+        """All members run again, on another replica; what was passed on stays passed on.
+
+        Outputs in hand stay in hand, but the members will say once more that they have finished.
+        """
         for companion in self.companions.values():
             companion.is_finished = False
         self.first_finished_at = None
+        for row in self._held:
+            row.finished = False
+        self._held = deque(row for row in self._held if row.payload is not None)
 
     def take_parent(self, row: OutputRow, now: float) -> None:
         self._held.append(row)

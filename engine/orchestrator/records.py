@@ -124,8 +124,10 @@ class RequestRecord:
     started_at: float | None = None
     open_outputs: set[int] = field(default_factory=set)
     input_closed: bool = False
+    has_ended: bool = False
     delivered_samples: int = 0
-    consumed_samples: int = 0
+    delivered_cost: int = 0
+    consumed_cost: int = 0
 
     @property
     def request_id(self) -> str:

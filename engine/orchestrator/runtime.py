@@ -65,7 +65,7 @@ T = TypeVar("T")
 class Orchestrator:
     """Runs the core on its own thread. ``submit`` may be called from any thread.
 
-    ``deliver``, ``abort_answered``, ``crashed`` and ``state_changed`` are called on the
+    ``deliver``, ``abort_answered``, ``ended`` and ``state_changed`` are called on the
     orchestrator's thread and must neither block nor raise. Raises ``ConfigError`` if the pipeline
     asks for other machines and the engine's settings do not let it.
     """
@@ -76,7 +76,7 @@ class Orchestrator:
         config: EngineConfig,
         deliver: Callable[[ToCaller], None],
         abort_answered: Callable[[AbortedMessage], None],
-        crashed: Callable[[str], None],
+        ended: Callable[[str], None],
         state_changed: Callable[[Snapshot], None],
     ) -> None:
         self.core = OrchestratorCore(pipeline, config)
@@ -84,12 +84,15 @@ class Orchestrator:
         self._config = config
         self._deliver = deliver
         self._abort_answered = abort_answered
-        self._crashed = crashed
+        self._ended = ended
         self._state_changed = state_changed
         # Bounded by the tickets: a caller has a few messages under way per request it may run.
         self._queue: deque[ToOrchestrator | Callable[[], None]] = deque()
         self._wake_read, self._wake_write = os.pipe()
         self._wake_lock = threading.Lock()
+        self._takes_items = True
+        self._effects: deque[Effect] = deque()
+        self._is_carrying_out = False
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
         self._thread = threading.Thread(target=self._run, name="orchestrator", daemon=True)
@@ -111,8 +114,9 @@ class Orchestrator:
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, message: ToOrchestrator) -> None:
-        self._enqueue(message)
+    def submit(self, message: ToOrchestrator) -> bool:
+        """Queue a message; False if the orchestrator has ended and nobody will answer it."""
+        return self._enqueue(message)
 
     def inspect(self, look: Callable[[OrchestratorCore], T]) -> Future[T]:
         """Run ``look`` on the orchestrator's thread, where the core may be read."""
@@ -131,7 +135,7 @@ class Orchestrator:
     def _enqueue(self, item: ToOrchestrator | Callable[[], None]) -> bool:
         """Queue for the thread, unless it has ended: then there is nobody to tell."""
         with self._wake_lock:
-            if self._wake_write < 0:
+            if not self._takes_items:
                 return False
             self._queue.append(item)
             with contextlib.suppress(BlockingIOError):  # it is full of wake-ups already
@@ -157,16 +161,29 @@ class Orchestrator:
             self._carry_out(self.core.start(time.monotonic()))
             while not self._stopping:
                 self._turn()
+            reason = "the engine has been shut down"
         except ConfigError as error:
-            self._crashed(str(error))
+            reason = str(error)
         except Exception as error:
             logger.critical("the orchestrator failed", exc_info=True)
-            self._crashed(f"the orchestrator failed: {type(error).__name__}")
+            reason = f"the orchestrator failed: {type(error).__name__}"
+        try:
+            self._answer_the_rest(reason)
         finally:
             self._placement.stop()
             self.network.close()
             context.destroy(linger=_STOP_LINGER_MS if self.network.is_needed else 0)
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _answer_the_rest(self, reason: str) -> None:
+        """Nothing is taken from now on; whoever waits for an answer gets one."""
+        with self._wake_lock:
+            self._takes_items = False
+        while self._queue:
+            item = self._queue.popleft()
+            if not isinstance(item, msgspec.Struct):
+                item()
+        self._ended(reason)
 
     def _open_sockets(self, context: zmq.Context[zmq.Socket[bytes]], folder: str) -> None:
         self._data_endpoint = f"ipc://{folder}/data"
@@ -263,25 +280,45 @@ class Orchestrator:
     # --- effects ---------------------------------------------------------------------------------
 
     def _carry_out(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Deliver(message):
-                    self._deliver(message)
-                case SendData(replica_id, message):
-                    self._send(self._data, replica_id, message)
-                case SendControl(replica_id, message):
-                    self._send(self._control, replica_id, message)
-                case AnswerAbort(message):
-                    self._abort_answered(message)
-                case StartReplica():
-                    self._placement.start(self._replica_spec(effect))
-                case KillReplica(replica_id):
-                    logger.warning("replica %s is ended", replica_id)
-                    self._placement.kill(replica_id)
-                    self._control_seen.discard(replica_id)
+        """Carry out effects in order; those of a failure on the way come behind the rest."""
+        self._effects.extend(effects)
+        if self._is_carrying_out:
+            return
+        self._is_carrying_out = True
+        try:
+            while self._effects:
+                self._carry_out_one(self._effects.popleft())
+        finally:
+            self._is_carrying_out = False
+
+    def _carry_out_one(self, effect: Effect) -> None:
+        match effect:
+            case Deliver(message):
+                self._deliver(message)
+            case SendData(replica_id, message):
+                self._send(self._data, replica_id, message)
+            case SendControl(replica_id, message):
+                self._send(self._control, replica_id, message)
+            case AnswerAbort(message):
+                self._abort_answered(message)
+            case StartReplica():
+                self._placement.start(self._replica_spec(effect))
+            case KillReplica(replica_id):
+                logger.info("replica %s is ended", replica_id)
+                self._placement.kill(replica_id)
+                self._control_seen.discard(replica_id)
 
     def _send(self, socket: zmq.Socket[bytes], replica_id: str, message: ToReplica) -> None:
-        frames = [replica_id.encode(), *encode(message)]
+        if self.core.supervisor.find(replica_id) is None:
+            return  # given up on the way here; its requests are elsewhere
+        try:
+            frames = [replica_id.encode(), *encode(message)]
+        except (TypeError, ValueError, OverflowError):
+            # Input processing refuses such prompts; what a stage made must not end the engine.
+            logger.exception("a message cannot be sent")
+            request_id = getattr(message, "request_id", "")
+            self._carry_out(self.core.fail_request(request_id, "a message cannot be sent"))
+            return
         try:
             socket.send_multipart(frames, zmq.NOBLOCK, copy=True)
         except zmq.Again:

@@ -76,8 +76,16 @@ class ReplicaSupervisor:
         replica.fingerprint, replica.pid = message.fingerprint, message.pid
         replica.last_pong_at = now
         health = self.health[pool.stage_id]
-        health.was_ready, health.num_failures = True, 0
+        health.was_ready, health.failure = True, None
+        if len(_active(pool)) < pool.num_wanted and health.restart_at is None:
+            health.restart_at = now + self._config.restart_backoff_s
         self._on_ready(pool, now)
+
+    def made_output(self, replica_id: str) -> None:
+        """A replica that works ends a row of failures: only loading proves nothing."""
+        found = self.find(replica_id)
+        if found is not None:
+            self.health[found[0].stage_id].num_failures = 0
 
     def joined(self, replica_id: str, now: float) -> None:
         """A replica has a process; from now on its start deadline counts."""
@@ -116,11 +124,9 @@ class ReplicaSupervisor:
         self._on_lost(pool, replica, now)
 
     def scale(self, pool: StagePool, num_replicas: int, now: float) -> None:
-        """Change the wanted size; surplus replicas drain first, the emptiest ones."""
+        """Change the wanted size; the highest ranks drain, so that the ranks stay 0 to n - 1."""
         pool.num_wanted = num_replicas
-        active = [r for r in pool.replicas.values() if r.state is not ReplicaState.DRAINING]
-        surplus = sorted(active, key=lambda r: (len(r.bound), -r.rank))
-        for replica in surplus[: max(0, len(active) - num_replicas)]:
+        for replica in sorted(_active(pool), key=lambda r: r.rank)[num_replicas:]:
             replica.state = ReplicaState.DRAINING
         self.end_drained(pool, now)
         self._fill(pool, now)
@@ -164,11 +170,9 @@ class ReplicaSupervisor:
                     replica.last_pong_at = now
                 silent_s = now - replica.last_pong_at
                 if silent_s > self._config.heartbeat_timeout_s:
-                    self.lost(
-                        replica.replica_id, f"gave no sign for {silent_s:.1f} s", now, kill=True
-                    )
-                else:
-                    self._emit(SendControl(replica.replica_id, Ping(self._ping_seq)))
+                    reason = f"gave no sign for {silent_s:.1f} s"
+                    self.lost(replica.replica_id, reason, now, kill=True)
+        self.ping_all()
 
     def _check_start_deadlines(self, pool: StagePool, now: float) -> None:
         limit_s = pool.config.start_timeout_s
@@ -183,21 +187,27 @@ class ReplicaSupervisor:
         health.num_failures += 1
         is_wrong = not health.was_ready and pool.config.placement == "local"
         gives_up = is_wrong or health.num_failures > self._config.max_restarts
-        if gives_up and not pool.ready():
+        if gives_up and not _active(pool):
             health.failure = f"stage {pool.config.name!r}: replica {reason}"
             health.restart_at = None
             return
+        if is_wrong:
+            return  # the others' start decides: the first that is ready has the pool filled up
         exponent = min(health.num_failures - 1, 16)
         backoff_s = self._config.restart_backoff_s * 2**exponent if exponent else 0.0
         restart_at = now + min(backoff_s, self._config.max_restart_backoff_s)
         health.restart_at = min(restart_at, health.restart_at or restart_at)
 
     def _fill(self, pool: StagePool, now: float) -> None:
-        active = [r for r in pool.replicas.values() if r.state is not ReplicaState.DRAINING]
-        for _ in range(pool.num_wanted - len(active)):
+        for _ in range(pool.num_wanted - len(_active(pool))):
             self._num_started += 1
             rank = pool.next_rank()
             replica_id = f"{pool.config.name}-{rank}.{self._num_started}"
             started_at = now if pool.config.placement == "local" else None
             pool.add(Replica(replica_id, rank, started_at))
             self._emit(StartReplica(pool.stage_id, replica_id, rank))
+
+
+def _active(pool: StagePool) -> list[Replica]:
+    """The replicas that count towards the wanted size."""
+    return [r for r in pool.replicas.values() if r.state is not ReplicaState.DRAINING]

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -112,7 +113,7 @@ def test_a_caller_that_does_not_read_holds_a_bounded_amount_of_audio() -> None:
 
             def look(core: object) -> tuple[int, int]:
                 record = core._requests["slow"]  # type: ignore[attr-defined]
-                return record.delivered_samples, record.consumed_samples
+                return record.delivered_cost, record.consumed_cost
 
             delivered, consumed = engine._orchestrator.inspect(look).result(5)
             # On top of the bound comes what the stage made while the pause was on its way: tones
@@ -133,6 +134,91 @@ def test_a_second_request_of_an_open_id_is_refused_and_harms_nothing() -> None:
             with pytest.raises(DuplicateRequestError):
                 await engine.add_request_async("a", {"text": TEXT}, final_stage_id=1)
             assert (await listen(engine, "a")).audio
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "param"),
+    [
+        ({"priority": 2**70}, "priority"),
+        ({"trace_headers": {"a": object()}}, "trace_headers"),
+        ({"prompt": {"text": "x\ud800"}}, "original_prompt"),
+        (
+            {"sampling_params_list": [SamplingParams(temperature=0.5), SamplingParams()]},
+            "temperature",
+        ),
+        ({"prompt_text": "x"}, "prompt_text"),
+    ],
+)
+def test_arguments_that_no_stage_can_take_are_refused_and_harm_nobody(
+    arguments: dict[str, Any], param: str
+) -> None:
+    async def scenario() -> None:
+        async with running(tones()) as engine:
+            given: dict[str, Any] = {"prompt": {"text": "x"}, "final_stage_id": 1} | arguments
+            with pytest.raises(InvalidRequestError) as caught:
+                await engine.add_request_async("a", **given)
+            assert caught.value.param in (param, "prompt")
+            assert (await speak(engine, "b", TEXT)).audio
+
+    run(scenario)
+
+
+def test_an_id_is_free_again_once_its_abort_is_through_and_ends_are_never_mixed_up() -> None:
+    async def scenario() -> None:
+        async with running(tones()) as engine:
+            expected = (await speak(engine, "first", TEXT)).audio
+            for _ in range(20):
+                stream = engine.generate("a", {"text": LONG})
+                await anext(stream)
+                await stream.aclose()
+                await engine.abort(["a"])
+                assert (await speak(engine, "a", TEXT)).audio == expected
+
+    run(scenario)
+
+
+def test_calls_after_the_end_are_answered() -> None:
+    async def scenario() -> None:
+        engine = AsyncOmniEngine(tones(), QUICK)
+        engine.start()
+        await engine.wait_ready(60)
+        await engine.shutdown(0.1)
+        await engine.abort(["a"])
+        with pytest.raises(UnavailableError):
+            await speak(engine, "a", TEXT)
+
+    run(scenario)
+
+
+def test_a_cancelled_add_that_never_began_gives_its_ticket_back() -> None:
+    async def scenario() -> None:
+        async with running(tones()) as engine:
+            first = asyncio.create_task(
+                engine.add_request_async("a", {"text": TEXT}, final_stage_id=1)
+            )
+            second = asyncio.create_task(
+                engine.add_request_async("a", {"text": TEXT}, final_stage_id=1)
+            )
+            await asyncio.sleep(0)
+            second.cancel()
+            await asyncio.gather(second, return_exceptions=True)
+            await first
+            assert (await listen(engine, "a")).audio
+
+    run(scenario)
+
+
+def test_units_that_nobody_reads_are_bounded_too() -> None:
+    async def scenario() -> None:
+        async with running(tones(), EngineConfig(max_buffered_audio_s=5.0)) as engine:
+            await engine.add_request_async("a", {"text": "w " * 20_000})
+            await speak(engine, "b", LONG)
+            opened = engine._table.find("a")
+            assert opened is not None
+            assert len(opened.queue._messages) < 10_000
+            await engine.abort(["a"])
 
     run(scenario)
 
@@ -401,7 +487,7 @@ def test_a_request_that_fails_in_its_stage_fails_alone(word: str) -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("word", ["die", "hang"])
+@pytest.mark.parametrize("word", ["die", "hang", "burn"])
 def test_a_request_that_takes_its_replica_down_is_tried_twice_and_fails_alone(word: str) -> None:
     async def scenario() -> None:
         async with running(tones(faulty=True)) as engine:

@@ -10,7 +10,7 @@ from engine.output_queue import OutputQueue, is_terminal
 
 
 def chunk(number: int, num_samples: int = 10) -> OutputMessage:
-    return OutputMessage("r", 0, {}, number * num_samples, num_samples)
+    return OutputMessage("r", 0, {"audio": b""}, number * num_samples, num_samples)
 
 
 def test_messages_of_another_thread_arrive_in_order() -> None:
@@ -78,7 +78,11 @@ def test_an_interrupt_drops_what_was_not_read_and_says_what_was() -> None:
     queue = OutputQueue(1000, 1000, lambda _: None)
     words = [(i * 100, i * 100 + 90, i * 6, i * 6 + 5) for i in range(6)]
     for number in range(6):
-        queue.put(OutputMessage("r", 0, {"words": words if number == 0 else []}, number * 100, 100))
+        queue.put(
+            OutputMessage(
+                "r", 0, {"audio": b"", "words": words if number == 0 else []}, number * 100, 100
+            )
+        )
     queue.put(AckMessage("r", "e", "interrupt", {"resume_sample": 600, "played_ms": 95}))
 
     answer = asyncio.run(queue.get())
@@ -96,7 +100,7 @@ def test_what_was_sent_and_heard_is_told_to_the_word() -> None:
     queue = OutputQueue(1000, 1000, lambda _: None)
     words = [(i * 100, i * 100 + 90, i * 6, i * 6 + 5) for i in range(6)]
     for number in range(6):
-        payload = {"words": words if number == 0 else []}
+        payload = {"audio": b"", "words": words if number == 0 else []}
         queue.put(OutputMessage("r", 0, payload, number * 100, 100))
 
     async def scenario() -> AckMessage:

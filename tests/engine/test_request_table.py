@@ -61,11 +61,18 @@ def test_a_request_is_found_until_its_end_has_been_read(controller: AdmissionCon
     assert table.find("a") is None
 
 
-def test_dropping_says_whether_there_was_something(controller: AdmissionController) -> None:
-    table = RequestTable()
-    table.add("a", request(controller))
-    assert table.drop("a")
-    assert not table.drop("a")
+def test_dropping_ends_that_request_and_no_other_and_keeps_its_id_until_it_is_forgotten(
+    controller: AdmissionController,
+) -> None:
+    table, opened, other = RequestTable(), request(controller), request(controller)
+    table.add("a", opened)
+    assert not table.drop("a", other)
+    assert table.drop("a", opened)
+    assert not table.drop("a", opened)
+    with pytest.raises(DuplicateRequestError):
+        table.add("a", other)
+    table.forget("a")
+    table.add("a", other)
 
 
 def test_idleness_is_told_at_once_or_when_the_last_request_ends(

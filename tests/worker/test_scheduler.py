@@ -205,3 +205,43 @@ def test_groups_are_never_split_and_everyone_is_served(
         for name in batch:
             s.output_sent(name, 10, 0.01 * step)
     assert served == {name for names in groups for name in names}
+
+
+# --- trials --------------------------------------------------------------------------------------
+
+
+def test_in_a_trial_nothing_else_runs_before_or_beside_it() -> None:
+    s = scheduler(max_batch_size=4, steps_in_flight=2)
+    add(s, "other", "suspect")
+    before = s.schedule(0.0)
+    assert before == ["other"]
+    s.start_trial("suspect")
+    assert s.schedule(0.0) == []
+    s.step_done(before, 0.1)
+    assert s.schedule(0.1) == ["suspect"]
+    assert s.schedule(0.1) == []
+    s.step_done(["suspect"], 0.2)
+    s.end_trial()
+    assert sorted(s.schedule(0.2) + s.schedule(0.2)) == ["other", "suspect"]
+
+
+@pytest.mark.parametrize("what", ["paused", "idle", "removed"])
+def test_a_suspect_that_cannot_run_is_known(what: str) -> None:
+    s = scheduler()
+    add(s, "a")
+    assert s.can_run("a")
+    if what == "paused":
+        s.set_paused("a", True, 0.0)
+    elif what == "idle":
+        s.set_runnable("a", False, 0.0)
+    else:
+        s.remove("a")
+    assert not s.can_run("a")
+
+
+def test_a_trial_takes_the_whole_group() -> None:
+    s = scheduler()
+    add(s, "other")
+    add_group(s, "g", "g/0")
+    s.start_trial("g")
+    assert sorted(run(s, 0.0)) == ["g", "g/0"]

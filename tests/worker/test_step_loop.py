@@ -23,6 +23,9 @@ from engine.messages import (
     StageRequest,
     StageResume,
     StageUpdate,
+    TrialAsk,
+    TrialEnd,
+    TrialGrant,
 )
 from engine.pipeline import PipelineConfig, StageConfig
 from tests.worker.fake_lanes import FakeLanes
@@ -232,3 +235,39 @@ def test_what_comes_for_a_request_in_its_step_waits_for_the_steps_end() -> None:
     outputs = [message for message in lanes.sent if isinstance(message, StageOutput)]
     assert [row for output in outputs for row in output.rows] == []
     assert model.num_requests == 0
+
+
+def test_a_suspect_is_not_touched_before_its_trial_is_granted() -> None:
+    def script(lanes: FakeLanes, message: FromReplica) -> None:
+        if isinstance(message, TrialAsk):
+            held.append(model.num_requests)
+            lanes.put(TrialGrant(message.request_id))
+        elif isinstance(message, TrialEnd):
+            lanes.stop()
+
+    held: list[int] = []
+    model = NotesStage()
+    lanes = FakeLanes(script)
+    lanes.put(request("a", "one two three", suspect=True, skip_position=1))
+    run_loop(model, lanes)
+    assert held == [0]
+    rows = [row for output in lanes.outputs() for row in output.rows]
+    assert [row.payload is not None for row in rows][:2] == [False, True]
+
+
+@pytest.mark.parametrize("what", ["paused", "aborted", "idle"])
+def test_a_trial_of_what_cannot_run_ends_at_once_and_holds_up_nobody(what: str) -> None:
+    def script(lanes: FakeLanes, message: FromReplica) -> None:
+        if isinstance(message, TrialAsk):
+            if what == "aborted":
+                lanes.put(StageAbort([message.request_id]))
+            lanes.put(TrialGrant(message.request_id))
+        elif "good" in finished_ids(lanes) and TrialEnd("a") in lanes.sent:
+            lanes.stop()
+
+    options = {"paused": what == "paused", "resumable": what == "idle"}
+    lanes = FakeLanes(script)
+    text = "" if what == "idle" else "one two"
+    lanes.put(request("a", text, suspect=True, **options), request("good"))
+    run_loop(NotesStage(), lanes)
+    assert TrialEnd("a") in lanes.sent

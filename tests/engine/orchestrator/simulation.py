@@ -41,6 +41,7 @@ from engine.messages import (
     TrialAsk,
     TrialEnd,
     TrialGrant,
+    output_cost,
 )
 from engine.orchestrator.core import OrchestratorCore
 from engine.orchestrator.effects import (
@@ -290,6 +291,7 @@ class Caller:
     is_closed: bool
     num_samples: int = 0
     num_consumed: int = 0
+    cost: int = 0
     was_cut: bool = False
     terminals: list[OutputMessage | ErrorMessage] = field(default_factory=list)
     acks: list[str] = field(default_factory=list)
@@ -369,9 +371,9 @@ class Simulation:
 
     def consume(self, request_id: str) -> None:
         caller = self.callers[request_id]
-        if caller.num_consumed != caller.num_samples:
-            caller.num_consumed = caller.num_samples
-            self.submit(ConsumedMessage(request_id, caller.num_consumed))
+        if caller.num_consumed != caller.cost:
+            caller.num_consumed = caller.cost
+            self.submit(ConsumedMessage(request_id, caller.cost))
 
     def submit(self, message: ToOrchestrator) -> None:
         self.carry_out(self.core.handle(message, self.now))
@@ -508,6 +510,7 @@ class Simulation:
         if message.stage_id == 1 and message.payload is not None:
             assert message.start_sample == caller.num_samples, "a gap or an overlap was delivered"
             caller.num_samples += message.num_samples
+        caller.cost += output_cost(message, SAMPLE_RATE)
         if message.finished:
             caller.terminals.append(message)
             if message.stage_id == 1:

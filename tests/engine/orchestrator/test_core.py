@@ -636,3 +636,57 @@ def test_a_companion_that_ends_without_its_share_fails_the_parent() -> None:
     deliver_row(simulation, "a", size=1, finished=True)
     assert error_code(simulation, "a") == "stage_failed"
     simulation.settle()
+
+
+@pytest.mark.parametrize("final_output_stage_ids", [[1], [0], [0, 1]])
+def test_a_group_whose_replica_dies_after_its_parent_finished_ends_once(
+    final_output_stage_ids: list[int],
+) -> None:
+    simulation = started()
+    simulation.add(
+        "a",
+        1,
+        num_companions=1,
+        final_output_stage_ids=final_output_stage_ids,
+        final_stage_id=max(final_output_stage_ids),
+    )
+    simulation.receive(stage_replicas(simulation, 0)[0])
+    deliver_row(simulation, "a", size=1, finished=True)
+    simulation.kill(stage_replicas(simulation, 0)[0])
+    simulation.settle()
+
+
+def test_a_paused_group_does_not_run_out_of_time() -> None:
+    simulation = started()
+    simulation.add("a", 1, num_companions=1)
+    simulation.receive(stage_replicas(simulation, 0)[0])
+    deliver_row(simulation, "a", size=1, finished=True)
+    simulation.interact("a", "pause")
+    for _ in range(60):
+        simulation.advance(1.0)
+        for replica_id in list(simulation.replicas):
+            simulation.receive(replica_id)
+    assert not simulation.callers["a"].terminals
+    simulation.settle()
+
+
+def test_after_scaling_down_the_lowest_ranks_are_left() -> None:
+    simulation = started(pipeline=two_stages(num_replicas=3))
+    simulation.add("busy", 5, data_parallel_rank=2)
+    simulation.submit(ScaleMessage(0, 1))
+    simulation.add("a", 1, data_parallel_rank=0)
+    simulation.run()
+    assert simulation.callers["a"].num_samples == UNIT
+    simulation.settle()
+
+
+def test_one_replica_that_fails_at_the_first_start_is_replaced_when_another_is_ready() -> None:
+    simulation = Simulation(two_stages(num_replicas=2))
+    first, second = stage_replicas(simulation, 0)
+    simulation.kill(first)
+    assert simulation.core.failure is None
+    simulation.say_hello(second)
+    simulation.advance(5.0)
+    assert len(stage_replicas(simulation, 0)) == 2
+    simulation.start_all()
+    assert simulation.core.is_ready

@@ -13,7 +13,10 @@ from worker.stage_model import RowStatus, StageContext, StepOutput
 
 
 class FaultyStage(NotesStage):
-    """``die`` kills the process, ``hang`` stops it, ``raise`` and ``memory`` fail the request."""
+    """``die`` and, when it is added, ``burn`` kill the process, ``hang`` stops it.
+
+    ``raise`` and ``memory`` fail the request in its step, ``refuse`` when it is added.
+    """
 
     def step(self, batch: Sequence[str]) -> StepOutput:
         commands = {rid: self._next_word(rid) for rid in batch}
@@ -36,6 +39,8 @@ class FaultyStage(NotesStage):
     def add(self, request: StageRequest) -> None:
         if "refuse" in request.prompt["text"]:
             raise ValueError("on command")
+        if "burn" in request.prompt["text"]:
+            os.kill(os.getpid(), signal.SIGKILL)
         super().add(request)
 
 

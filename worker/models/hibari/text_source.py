@@ -118,6 +118,8 @@ class TextSource:
     def _put_sentences(self, sentences: list[Sentence]) -> None:
         for sentence in sentences:
             clean = clean_text(sentence.text)
+            for warning in clean.warnings:
+                logger.warning("in text that came in segments: %s", warning)
             self._put(_Piece(clean, sentence.span.start, self._speaker))
 
     def _put(self, piece: _Piece) -> None:
