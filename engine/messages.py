@@ -288,7 +288,7 @@ class StageError(_Message, tag="stage_error"):
 
 
 class StageReleased(_Message, tag="stage_released"):
-    """The replica holds nothing of these requests any more."""
+    """The replica holds nothing of these requests any more; on the data lane, behind all of it."""
 
     request_ids: list[str]
 

@@ -179,7 +179,8 @@ class StepLoop:
             self._deferred.setdefault(request_id, []).append(StageAbort([request_id]))
         released = [r for r in message.request_ids if r not in running]
         if released:
-            self._transport.send_control(StageReleased(released))
+            # On the data lane, behind what these requests have sent: after it nothing comes.
+            self._transport.send(StageReleased(released))
 
     # --- trials ----------------------------------------------------------------------------------
 
