@@ -22,6 +22,7 @@ NAMES = (
     "memory",
     "orchestrator",
     "failover",
+    "voices",
     "traffic",
 )
 RESULTS = Path(__file__).parent / "results"
