@@ -22,6 +22,7 @@ NAMES = (
     "memory",
     "orchestrator",
     "failover",
+    "voices",
     "traffic",
     "sockets",
 )

@@ -1,7 +1,6 @@
 """The engine: what endpoints and programs call to turn prompts into audio.
 
-Input processing happens in the caller's process; everything after it in the orchestrator's thread
-and the replicas' processes. Outputs come back by request id.
+Input processing happens in the caller's process; all else in the orchestrator and the replicas.
 """
 
 from __future__ import annotations

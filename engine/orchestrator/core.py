@@ -227,17 +227,10 @@ class OrchestratorCore:
             self._flow.interact(record, message, now)
 
     def _refuse(self, record: RequestRecord, message: InteractionMessage, reason: str) -> None:
-        self._emit(
-            Deliver(
-                ErrorMessage(
-                    record.request_id,
-                    "invalid_value",
-                    reason,
-                    fatal=False,
-                    event_id=message.event_id,
-                )
-            )
+        error = ErrorMessage(
+            record.request_id, "invalid_value", reason, fatal=False, event_id=message.event_id
         )
+        self._emit(Deliver(error))
 
     def _consumed(self, message: ConsumedMessage, now: float) -> None:
         record = self._requests.get(message.request_id)

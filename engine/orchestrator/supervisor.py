@@ -195,6 +195,10 @@ class ReplicaSupervisor:
             return  # the others' start decides: the first that is ready has the pool filled up
         exponent = min(health.num_failures - 1, 16)
         backoff_s = self._config.restart_backoff_s * 2**exponent if exponent else 0.0
+        if backoff_s == 0:
+            health.num_restarts += 1
+            self._fill(pool, now)
+            return
         restart_at = now + min(backoff_s, self._config.max_restart_backoff_s)
         health.restart_at = min(restart_at, health.restart_at or restart_at)
 

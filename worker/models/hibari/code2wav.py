@@ -38,7 +38,7 @@ _EARLY_FRAMES = 3
 # sound; the later ones grow, since a listener then has audio in hand and longer steps cost less.
 _FIRST_STEP_FRAMES = 36
 _WARM_UP_ID = 43  # "a", any sound would do
-_PLAN = ((0, 24), (48, 48), (128, 96), (320, 160))
+_PLAN = ((0, 24), (24, 48), (72, 96), (168, 192))
 
 
 @dataclass(slots=True)
