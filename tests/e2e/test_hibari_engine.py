@@ -132,7 +132,9 @@ def test_a_book_starts_as_soon_as_a_line_and_is_not_read_ahead_of_its_listener()
                 return len(core._requests["book"].stages[1].inputs)
 
             await say(engine, "other")
-            assert engine._orchestrator.inspect(look).result(5) <= 6
+            # Four sentences may wait; what the stage before made while its pause was on the way
+            # comes on top. The book has 2,000.
+            assert engine._orchestrator.inspect(look).result(5) <= 60
             await stream.aclose()
 
     run(scenario)
