@@ -322,20 +322,17 @@ class OrchestratorCore:
 
     def _trial_ask(self, replica_id: str, message: TrialAsk, now: float) -> None:
         """Granted always, whatever has become of the request: the replica waits for it."""
-        found = self.supervisor.find(replica_id)
-        assert found is not None, "messages of evicted replicas are not handled"
-        found[1].on_trial = self._companion_parents.get(message.request_id, message.request_id)
+        _pool, replica = self._find(replica_id)
+        replica.on_trial = self._companion_parents.get(message.request_id, message.request_id)
         self._emit(SendControl(replica_id, TrialGrant(message.request_id)))
 
     def _trial_end(self, replica_id: str, message: TrialEnd, now: float) -> None:
-        found = self.supervisor.find(replica_id)
-        assert found is not None, "messages of evicted replicas are not handled"
-        _pool, replica = found
+        pool, replica = self._find(replica_id)
         replica.on_trial = None
         parent_id = self._companion_parents.get(message.request_id, message.request_id)
         record = self._requests.get(parent_id)
         if record is not None and parent_id in replica.bound:
-            record.stages[self._stage_of(replica_id)].is_suspect = False
+            record.stages[pool.stage_id].is_suspect = False
 
     # --- small things ----------------------------------------------------------------------------
 
@@ -394,9 +391,12 @@ class OrchestratorCore:
         return record if record.stages[stage_id].state is StageState.BOUND else None
 
     def _stage_of(self, replica_id: str) -> int:
+        return self._find(replica_id)[0].stage_id
+
+    def _find(self, replica_id: str) -> tuple[StagePool, Replica]:
         found = self.supervisor.find(replica_id)
         assert found is not None, "messages of evicted replicas are not handled"
-        return found[0].stage_id
+        return found
 
     def _emit(self, effect: Effect) -> None:
         self._effects.append(effect)
