@@ -9,9 +9,8 @@ A stage of a request goes through these states:
                        └──────── StageReleased ──── RELEASING <───┘
 
 Each request ends with exactly one terminal message: its last output, or an error. After an error
-or an abort its id stays in ``Releases`` until every replica that had it has let go.
-
-The way of a request through its stages is in ``flow``; this file takes messages apart.
+or an abort its id stays in ``Releases`` until every replica that had it has let go. A request's way
+through its stages is in ``flow``.
 """
 
 from __future__ import annotations
