@@ -51,10 +51,10 @@ def test_a_first_failure_elsewhere_is_tried_again(placement: PlacementKind) -> N
     now = 0.0
     (replica_id,) = started(core.start(now))
     for _ in range(2):
-        core.replica_exited(replica_id, "has no disk", now)
+        effects = core.replica_exited(replica_id, "has no disk", now)
         assert core.supervisor.health[0].failure is None
         now += 60.0
-        (replica_id,) = started(core.tick(now))
+        (replica_id,) = started(effects + core.tick(now))
 
     core.replica_exited(replica_id, "has no disk", now)
 
