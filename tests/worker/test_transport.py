@@ -167,7 +167,9 @@ def test_a_lane_that_nobody_listens_to_is_a_stop() -> None:
         lanes.close()
         transport = Transport(lanes.spec())
         assert receive(transport, 1) == [Stop()]
-        assert "cannot be reached" in str(transport.lost)
+        # A socket that is being closed may still take the connection before it drops it.
+        reasons = ("cannot be reached", "closed the connection")
+        assert any(reason in str(transport.lost) for reason in reasons)
         transport.close()
 
 
