@@ -79,9 +79,3 @@ class StageModel(Protocol):
 
     @property
     def num_requests(self) -> int: ...
-
-
-class StageModelLoader(Protocol):
-    """What the pipeline's ``model`` names: loads a model, warm, or raises one clear sentence."""
-
-    def __call__(self, context: StageContext) -> StageModel: ...

@@ -66,8 +66,7 @@ class OrchestratorCore:
         self._requests: dict[str, RequestRecord] = {}
         self._companion_parents: dict[str, str] = {}
         self._waiting = WaitingLine()
-        self._num_running = 0
-        self._num_arrived = 0
+        self._num_running = self._num_arrived = 0
         self._releases = Releases(lambda message: self._emit(AnswerAbort(message)))
         self._flow = RequestFlow(
             pipeline,

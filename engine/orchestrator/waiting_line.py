@@ -35,6 +35,3 @@ class WaitingLine:
         for entry in held_back:
             heapq.heappush(self._heap, entry)
         return found
-
-    def __len__(self) -> int:
-        return len(self._heap)

@@ -77,11 +77,6 @@ class LocalPlacement:
         for replica_id in list(self._processes):
             self.kill(replica_id)
 
-    def pid(self, replica_id: str) -> int | None:
-        """The process id of a running replica."""
-        process = self._processes.get(replica_id)
-        return None if process is None else process.popen.pid
-
     def _reap(self, replica_id: str, process: _Process) -> None:
         if process.pidfd is not None:
             os.close(process.pidfd)

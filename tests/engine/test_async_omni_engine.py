@@ -537,7 +537,7 @@ def test_scaling_up_and_down_at_run_time_loses_nothing() -> None:
             engine.scale(1, 3)
             engine.scale(0, 2)
             more = [asyncio.create_task(speak(engine, f"s{i}", LONG)) for i in range(12)]
-            await asyncio.sleep(0.5)
+            await asyncio.wait(streams, return_when=asyncio.FIRST_COMPLETED)
             engine.scale(1, 1)
             engine.scale(0, 1)
             heard = await asyncio.gather(*streams, *more)
