@@ -14,25 +14,15 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from engine.sampling import SamplingParams as SamplingParams
+
 Prompt: TypeAlias = dict[str, Any]
 Payload: TypeAlias = dict[str, Any]
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
-
-class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How one stage samples. ``None`` leaves the stage's own default.
-
-    A stage that cannot use a field refuses it by name; ``extra`` holds stage-specific fields.
-    """
-
-    seed: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    max_tokens: int | None = None
-    guidance_scale: float | None = None
-    extra: dict[str, Any] = msgspec.field(default_factory=dict)
+# A position that no output reaches: 2**62 samples last longer than any replica.
+UNLIMITED = 2**62
 
 
 class CompanionSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,10 +86,11 @@ class InteractionMessage(_Message, tag="interaction"):
 
 
 class ConsumedMessage(_Message, tag="consumed"):
-    """How much of the request's output the caller has taken so far, by ``output_cost``."""
+    """The caller has taken all output of a stage up to ``position`` (see ``StageRequest``)."""
 
     request_id: str
-    cost: int
+    stage_id: int
+    position: int
 
 
 class AbortMessage(_Message, tag="abort"):
@@ -134,15 +125,16 @@ class StageRequest(_Message, tag="stage_request"):
 
     Stage 0 finds its first input in the prompt; a later stage gets all inputs as ``StageUpdate``.
     Inputs are numbered, the prompt of stage 0 being number 0. Outputs have a position: samples for
-    audio, else the number of output units before it.
+    audio, else the number of output units before it. No step is taken for a request whose output
+    has reached ``max_position``, until ``StageCredit`` moves that on.
 
     The last fields are set when a request is replayed: inputs before ``first_unit`` are done with
-    (``prompt`` then only says how to speak) and made ``start_position`` of output; of what the
-    others make, nothing before ``skip_position`` is emitted. Speech begins anew at
-    ``cut_position``: at 0, and where an interrupt cut it. A ``suspect`` was running when its last
-    replica died: it is stepped alone, in a trial, until it is past what it had done. The
-    ``group_size`` requests of one
-    ``group_id`` are stepped together or not at all.
+    (``prompt`` then only says how to speak) and made ``start_position`` of output, or rather what
+    the stage's own ``checkpoint`` of that moment says. Nothing before ``skip_position`` is emitted
+    again. Speech begins anew at ``cut_position``: at 0, and where an interrupt cut it. A
+    ``suspect`` was running when its last replica died: it is stepped alone, in a trial, until it is
+    past what it had done. The ``group_size`` requests of one ``group_id`` are stepped together or
+    not at all.
     """
 
     request_id: str
@@ -159,6 +151,8 @@ class StageRequest(_Message, tag="stage_request"):
     start_position: int = 0
     skip_position: int = 0
     cut_position: int = 0
+    checkpoint: dict[str, Any] | None = None
+    max_position: int = UNLIMITED
     paused: bool = False
     suspect: bool = False
 
@@ -202,6 +196,14 @@ class StageResume(_Message, tag="stage_resume"):
     """Schedule this request again."""
 
     request_id: str
+    after_seq: int = 0
+
+
+class StageCredit(_Message, tag="stage_credit"):
+    """The request may go on until its output reaches ``max_position``. It never goes back."""
+
+    request_id: str
+    max_position: int
     after_seq: int = 0
 
 
@@ -256,7 +258,8 @@ class OutputRow(msgspec.Struct, forbid_unknown_fields=True):
     ``payload`` is absent when the step routed nothing to the request. ``start_sample`` and
     ``num_samples`` place the payload in the request's output, where a unit that is not audio counts
     as one sample; a row without payload tells its position all the same. The request can be
-    replayed from input ``units_done``, whose output starts at ``done_position``.
+    replayed from input ``units_done``: at its start, or where the stage's own ``checkpoint`` says,
+    a dict of some hundred bytes at most. What it makes from there starts at ``done_position``.
     """
 
     request_id: str
@@ -265,6 +268,7 @@ class OutputRow(msgspec.Struct, forbid_unknown_fields=True):
     num_samples: int = 0
     units_done: int = 0
     done_position: int = 0
+    checkpoint: dict[str, Any] | None = None
     finished: bool = False
 
 
@@ -353,16 +357,6 @@ class AbortedMessage(_Message, tag="aborted"):
     abort_id: int
 
 
-def output_cost(message: OutputMessage, sample_rate: int) -> int:
-    """What an output counts for backpressure: its samples; half a second if it is not audio.
-
-    A unit of text or features stands for at least a word, and holds some kilobytes at most.
-    """
-    if message.payload is None:
-        return 0
-    return message.num_samples if "audio" in message.payload else sample_rate // 2
-
-
 ToOrchestrator: TypeAlias = (
     StageSubmissionMessage
     | InteractionMessage
@@ -379,6 +373,7 @@ ToReplica: TypeAlias = (
     | StageAbort
     | StagePause
     | StageResume
+    | StageCredit
     | TrialGrant
     | Ping
     | Stop

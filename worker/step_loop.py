@@ -25,6 +25,7 @@ from engine.messages import (
     Ping,
     Pong,
     StageAbort,
+    StageCredit,
     StageError,
     StageInteraction,
     StageOutput,
@@ -39,11 +40,12 @@ from engine.messages import (
     TrialEnd,
     TrialGrant,
 )
+from worker.credits import Credits
 from worker.routing import route_step
 from worker.scheduler import AudioScheduler
 from worker.stage_model import StageContext, StageModel, StepOutput
 from worker.transport import Transport
-from worker.trials import Trials
+from worker.trials import RequestMessage, Trials
 
 logger = logging.getLogger("voxloom.worker.step_loop")
 
@@ -83,6 +85,7 @@ class StepLoop:
         self._results: deque[_StepResult] = deque()
         self._deferred: dict[str, list[ToReplica]] = {}
         self._trials = Trials()
+        self._credits = Credits()
         self._granted: str | None = None
         self._last_ping_at = clock()
         self._stopping = False
@@ -127,9 +130,7 @@ class StepLoop:
             case _:
                 self._handle_request(message)
 
-    def _handle_request(
-        self, message: StageRequest | StageUpdate | StageInteraction | StagePause | StageResume
-    ) -> None:
+    def _handle_request(self, message: RequestMessage) -> None:
         now = self._clock()
         request_id = message.request_id
         match message:
@@ -141,9 +142,12 @@ class StepLoop:
                 self._scheduler.set_paused(request_id, True, now)
             case StageResume():
                 self._scheduler.set_paused(request_id, False, now)
+            case StageCredit():
+                self._credits.grant(request_id, message.max_position)
         self._refresh(request_id, now)
 
     def _add(self, message: StageRequest, now: float) -> None:
+        self._credits.add(message)
         try:
             self._scheduler.add(
                 message.request_id,
@@ -252,12 +256,14 @@ class StepLoop:
             StageOutput(rows, len(result.batch), routed.num_routed_rows, result.step_ms)
         )
         for row in rows:
+            self._credits.note_output(row.request_id, row.start_sample + row.num_samples)
             if row.payload is not None:
                 num_samples = row.num_samples if self._output_type == "audio" else 0
                 self._scheduler.output_sent(row.request_id, num_samples, now)
                 self._trials.note_output(row.request_id, row.start_sample + row.num_samples)
             if row.finished:
                 self._scheduler.finish(row.request_id)
+                self._credits.drop(row.request_id)
                 self._model.abort(row.request_id)
         for request_id, error in routed.errors.items():
             self._fail(request_id, error)
@@ -278,12 +284,14 @@ class StepLoop:
 
     def _drop(self, request_id: str) -> None:
         self._trials.drop(request_id)
+        self._credits.drop(request_id)
         self._scheduler.remove(request_id)
         self._model.abort(request_id)
 
     def _refresh(self, request_id: str, now: float) -> None:
         if self._scheduler.knows(request_id):
-            self._scheduler.set_runnable(request_id, self._model.has_work(request_id), now)
+            can_run = self._credits.allows(request_id) and self._model.has_work(request_id)
+            self._scheduler.set_runnable(request_id, can_run, now)
 
 
 def _describe(error: Exception) -> str:

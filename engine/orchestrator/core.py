@@ -41,6 +41,8 @@ from engine.messages import (
     TrialGrant,
 )
 from engine.orchestrator.counters import CoreCounters, StageCounters
+from engine.orchestrator.credit import CreditPolicy
+from engine.orchestrator.deadlines import overdue
 from engine.orchestrator.effects import AnswerAbort, Deliver, Effect, SendControl
 from engine.orchestrator.flow import RequestFlow
 from engine.orchestrator.records import RequestRecord, StageState, new_record
@@ -74,7 +76,7 @@ class OrchestratorCore:
             self.supervisor,
             self._releases,
             self.counters,
-            max_buffered_samples=int(config.max_buffered_audio_s * pipeline.sample_rate),
+            CreditPolicy(pipeline, config),
             emit=self._emit,
             forget=self._forget,
         )
@@ -233,7 +235,7 @@ class OrchestratorCore:
     def _consumed(self, message: ConsumedMessage, now: float) -> None:
         record = self._requests.get(message.request_id)
         if record is not None:
-            self._flow.consumed(record, message.cost)
+            self._flow.consumed(record, message.stage_id, message.position)
 
     def _abort(self, message: AbortMessage, now: float) -> None:
         for request_id in message.request_ids:
@@ -359,20 +361,8 @@ class OrchestratorCore:
             self._flow.fail(record, "unavailable", reason)
 
     def _check_deadlines(self, record: RequestRecord, now: float) -> None:
-        deadline = record.submission.deadline
-        group = record.group
-        if group is not None and group.first_finished_at is not None and record.stages[0].pauses:
-            group.first_finished_at = now  # a pause is nobody's delay
-        if deadline is not None and now >= deadline:
-            self._flow.fail(record, "deadline_exceeded", "the request ran out of time")
-        elif (
-            group is not None
-            and group.first_finished_at is not None
-            and record.stages[0].state is not StageState.FINISHED
-            and now - group.first_finished_at >= self.pipeline.group_deadline_s
-        ):
-            limit_s = self.pipeline.group_deadline_s
-            reason = f"its CFG group was not complete within {limit_s:g} s"
+        reason = overdue(record, now, self.pipeline.group_deadline_s)
+        if reason is not None:
             self._flow.fail(record, "deadline_exceeded", reason)
         else:
             self._flow.check_unbound(record, now)

@@ -13,15 +13,16 @@ from engine.messages import (
     OutputRow,
     Payload,
     StageAbort,
+    StageCredit,
     StagePause,
     StageResume,
     ToReplica,
-    output_cost,
 )
 from engine.orchestrator.counters import CoreCounters
+from engine.orchestrator.credit import CreditPolicy
 from engine.orchestrator.effects import Deliver, Effect, SendControl, SendData
 from engine.orchestrator.groups import BrokenGroupError
-from engine.orchestrator.records import Input, PauseReason, RequestRecord, StageState
+from engine.orchestrator.records import Input, RequestRecord, StageState
 from engine.orchestrator.releases import Releases
 from engine.orchestrator.supervisor import ReplicaSupervisor
 from engine.pipeline import PipelineConfig
@@ -43,8 +44,8 @@ class RequestFlow:
         supervisor: ReplicaSupervisor,
         releases: Releases,
         counters: CoreCounters,
+        credit: CreditPolicy,
         *,
-        max_buffered_samples: int,
         emit: Callable[[Effect], None],
         forget: Callable[[RequestRecord], None],
     ) -> None:
@@ -53,7 +54,7 @@ class RequestFlow:
         self._supervisor = supervisor
         self._releases = releases
         self._counters = counters
-        self._max_buffered_samples = max_buffered_samples
+        self._credit = credit
         self._emit = emit
         self._forget = forget
 
@@ -85,6 +86,7 @@ class RequestFlow:
         progress.fingerprint = replica.fingerprint
         self._counters.num_replays += progress.num_starts > 1
         progress.state, progress.has_finish_row = StageState.BOUND, False
+        progress.granted = self._credit.limit(record, stage_id)
         if stage_id == 0 and record.group is not None:
             record.group.restart()
         for request in record.stage_requests(stage_id):
@@ -149,13 +151,17 @@ class RequestFlow:
             return
         progress.position += row.num_samples
         progress.has_finish_row = row.finished
-        progress.checkpoint(row.units_done, row.done_position)
-        self._check_pending(record, stage_id)
         if stage_id == 0 and record.group is not None:
+            # No checkpoint: a replay steps the whole group from its start.
             record.group.take_parent(row, now)
             self._pass_on_group(record, now)
         else:
+            is_further = progress.note_checkpoint(row.units_done, row.done_position, row.checkpoint)
+            if is_further and stage_id > 0:
+                self._grant(record, stage_id - 1)
             self._complete_row(record, stage_id, row, now)
+        if progress.is_out_of_credit and not record.has_ended:
+            self._grant(record, stage_id)
 
     def companion_row(self, record: RequestRecord, row: OutputRow, now: float) -> None:
         """What a step did for a companion: never the client's business, only its parent's."""
@@ -183,13 +189,21 @@ class RequestFlow:
     def _complete_row(
         self, record: RequestRecord, stage_id: int, row: OutputRow, now: float
     ) -> None:
+        record.stages[stage_id].passed_position = row.start_sample + row.num_samples
         if row.finished:
             record.stages[stage_id].state = StageState.FINISHED
             self._pools[stage_id].release(record.request_id)
             self._supervisor.end_drained(self._pools[stage_id], now)
         is_last = stage_id == record.submission.final_stage_id
         if not is_last and (row.payload is not None or row.finished):
-            self.append_update(record, stage_id + 1, row.payload or {}, now, final=row.finished)
+            self.append_update(
+                record,
+                stage_id + 1,
+                row.payload or {},
+                now,
+                final=row.finished,
+                size=row.num_samples,
+            )
         if stage_id in record.submission.final_output_stage_ids:
             self._output(record, stage_id, row, now)
 
@@ -216,8 +230,6 @@ class RequestFlow:
         self._emit(Deliver(output))
         if self._pipeline.stages[stage_id].engine_output_type == "audio":
             record.delivered_samples += row.num_samples
-        record.delivered_cost += output_cost(output, self._pipeline.sample_rate)
-        self._check_buffered(record)
 
     def _replay_gap(self, record: RequestRecord, stage_id: int) -> None:
         """A payload was dropped or doubled: run the request again from where it is."""
@@ -237,19 +249,25 @@ class RequestFlow:
     # --- inputs ----------------------------------------------------------------------------------
 
     def append_update(
-        self, record: RequestRecord, stage_id: int, payload: Payload, now: float, *, final: bool
+        self,
+        record: RequestRecord,
+        stage_id: int,
+        payload: Payload,
+        now: float,
+        *,
+        final: bool,
+        size: int = 0,
     ) -> None:
         """One more input of a stage: a segment of text, or a unit of the stage before."""
-        update = record.stages[stage_id].append_update(record.request_id, payload, final=final)
+        update = record.stages[stage_id].append_update(
+            record.request_id, payload, final=final, size=size
+        )
         self._send_input(record, stage_id, update, now)
-        self._check_pending(record, stage_id)
 
     def interact(self, record: RequestRecord, message: InteractionMessage, now: float) -> None:
         """Pause, resume, flush or update; acknowledged as soon as it is in force or in order."""
         if message.kind in ("pause", "resume"):
-            for stage_id in range(len(record.stages)):
-                on = message.kind == "pause"
-                self._set_pause(record, stage_id, PauseReason.INTERACTION, on=on)
+            self._set_paused(record, message.kind == "pause")
         else:
             item = record.stages[0].append_interaction(
                 record.request_id, message.kind, message.arguments
@@ -274,9 +292,6 @@ class RequestFlow:
             progress.cut()
             if progress.state is StageState.BOUND:
                 self._take_back(record, stage_id)
-            self._check_pending(record, stage_id)
-        record.consumed_cost = record.delivered_cost
-        self._check_buffered(record)
 
     def _send_input(self, record: RequestRecord, stage_id: int, item: Input, now: float) -> None:
         """Send an input on, if the stage runs; else the journal keeps it for its start."""
@@ -312,47 +327,33 @@ class RequestFlow:
         for member_id in member_ids:
             self._releases.expect(member_id, replica.replica_id)
 
-    # --- pauses ----------------------------------------------------------------------------------
+    # --- credit and pauses -----------------------------------------------------------------------
 
-    def consumed(self, record: RequestRecord, cost: int) -> None:
-        """The caller has taken that much of the request's output."""
-        record.consumed_cost = max(record.consumed_cost, cost)
-        self._check_buffered(record)
-
-    def _check_buffered(self, record: RequestRecord) -> None:
-        """Pause at the limit, go on at half of it: without the gap each chunk would toggle."""
-        buffered = record.delivered_cost - record.consumed_cost
-        for stage_id in record.submission.final_output_stage_ids:
-            if buffered >= self._max_buffered_samples:
-                self._set_pause(record, stage_id, PauseReason.CALLER, on=True)
-            elif buffered <= self._max_buffered_samples // 2:
-                self._set_pause(record, stage_id, PauseReason.CALLER, on=False)
-
-    def _check_pending(self, record: RequestRecord, stage_id: int) -> None:
-        """Hold the stage before while enough of its units wait here."""
-        if stage_id == 0:
-            return
-        limit = self._pipeline.stages[stage_id].max_pending_units
-        num_pending = record.stages[stage_id].num_pending
-        if num_pending >= limit:
-            self._set_pause(record, stage_id - 1, PauseReason.DOWNSTREAM, on=True)
-        elif num_pending <= limit // 2:
-            self._set_pause(record, stage_id - 1, PauseReason.DOWNSTREAM, on=False)
-
-    def _set_pause(
-        self, record: RequestRecord, stage_id: int, reason: PauseReason, *, on: bool
-    ) -> None:
+    def consumed(self, record: RequestRecord, stage_id: int, position: int) -> None:
+        """The caller has taken a stage's output up to there."""
         progress = record.stages[stage_id]
-        if on == (reason in progress.pauses):
+        progress.caller_position = max(progress.caller_position, position)
+        self._grant(record, stage_id)
+
+    def _grant(self, record: RequestRecord, stage_id: int) -> None:
+        """Let a stage go on, if there is room for more of its output."""
+        if record.stages[stage_id].state is not StageState.BOUND:
+            return  # its start will say how far it may go
+        limit = self._credit.grant(record, stage_id)
+        if limit is not None:
+            replica = self._pools[stage_id].replica_of(record.request_id)
+            assert replica is not None, "a bound stage has a replica"
+            self._send_control(replica, StageCredit(record.request_id, limit))
+
+    def _set_paused(self, record: RequestRecord, is_paused: bool) -> None:
+        if is_paused == record.is_paused:
             return
-        was_paused = bool(progress.pauses)
-        progress.pauses ^= {reason}
-        replica = self._pools[stage_id].replica_of(record.request_id)
-        if replica is None or progress.state is not StageState.BOUND:
-            return  # its start will say whether it is paused
-        if bool(progress.pauses) != was_paused:
-            kind = StagePause if on else StageResume
-            self._send_control(replica, kind(record.request_id))
+        record.is_paused = is_paused
+        kind = StagePause if is_paused else StageResume
+        for stage_id, progress in enumerate(record.stages):
+            replica = self._pools[stage_id].replica_of(record.request_id)
+            if replica is not None and progress.state is StageState.BOUND:
+                self._send_control(replica, kind(record.request_id))
 
     # --- sending ---------------------------------------------------------------------------------
 
@@ -361,7 +362,7 @@ class RequestFlow:
         self._emit(SendData(replica.replica_id, message))
 
     def _send_control(
-        self, replica: Replica, message: StageAbort | StagePause | StageResume
+        self, replica: Replica, message: StageAbort | StagePause | StageResume | StageCredit
     ) -> None:
         message.after_seq = replica.num_data_sent
         self._emit(SendControl(replica.replica_id, message))

@@ -28,29 +28,33 @@ class StageState(Enum):
     FINISHED = auto()
 
 
-class PauseReason(Enum):
-    CALLER = auto()  # the caller does not read
-    DOWNSTREAM = auto()  # the next stage has enough units waiting
-    INTERACTION = auto()  # the client asked for a pause
-
-
 @dataclass(slots=True)
 class StageProgress:
     """How far one stage of a request is. Positions are samples for audio, units for the rest.
 
     ``inputs`` is the journal: the inputs from ``units_done`` on, which a replay sends again. Of a
-    later stage it is bounded because the stage before is paused at ``max_pending_units``; of
-    stage 0 by what the client has sent and the stage has not yet turned into output.
+    later stage it is bounded by the credit of the stage before; of stage 0 by what the client has
+    sent and the stage has not yet turned into output. ``num_waiting`` is the size of the inputs, as
+    positions of the stage before.
+
+    Output has been made up to ``position``; it was passed on up to ``passed_position`` and taken by
+    the caller up to ``caller_position``. The replica may go on up to ``granted``.
     """
 
     num_inputs: int = 0
     state: StageState = StageState.IDLE
     unbound_since: float = 0.0
     inputs: deque[Input] = field(default_factory=deque)
+    sizes: deque[int] = field(default_factory=deque)  # of the inputs
+    num_waiting: int = 0
     overrides: dict[str, Any] = field(default_factory=dict)
     units_done: int = 0
     done_position: int = 0
+    checkpoint: dict[str, Any] | None = None
     position: int = 0
+    passed_position: int = 0
+    caller_position: int = 0
+    granted: int = 0
     cut_position: int = 0
     has_finish_row: bool = False
     num_starts: int = 0
@@ -58,44 +62,58 @@ class StageProgress:
     gap_position: int = -1
     is_suspect: bool = False
     fingerprint: Fingerprint | None = None
-    pauses: set[PauseReason] = field(default_factory=set)
 
     @property
-    def num_pending(self) -> int:
-        return len(self.inputs)
+    def is_out_of_credit(self) -> bool:
+        """It waits for whoever takes its output."""
+        return self.position >= self.granted
 
-    def append_update(self, request_id: str, payload: Payload, *, final: bool) -> StageUpdate:
+    def append_update(
+        self, request_id: str, payload: Payload, *, final: bool, size: int = 0
+    ) -> StageUpdate:
+        """``size``: how far the output of the stage before went on with this input."""
         update = StageUpdate(request_id, self.num_inputs, payload, final=final)
-        self._append(update)
+        self._append(update, size)
         return update
 
     def append_interaction(
         self, request_id: str, kind: str, arguments: dict[str, Any]
     ) -> StageInteraction:
         interaction = StageInteraction(request_id, self.num_inputs, kind, arguments)
-        self._append(interaction)
+        self._append(interaction, 0)
         return interaction
 
-    def checkpoint(self, units_done: int, done_position: int) -> None:
-        """Inputs before ``units_done`` need not be replayed; their updates stay in force."""
-        if units_done <= self.units_done:
-            return
+    def note_checkpoint(
+        self, units_done: int, done_position: int, checkpoint: dict[str, Any] | None = None
+    ) -> bool:
+        """A replay may start there; whether that is further on than before.
+
+        Inputs before ``units_done`` are not needed for it. What they changed of the voice stays in
+        force.
+        """
+        if (units_done, done_position) <= (self.units_done, self.done_position):
+            return False
         self.units_done, self.done_position = units_done, done_position
+        self.checkpoint = checkpoint
         while self.inputs and self.inputs[0].unit < units_done:
             head = self.inputs[0]
             if isinstance(head, StageUpdate) and head.final:
-                return  # a replay must learn that nothing follows
+                break  # a replay must learn that nothing follows
             self._keep_override(head)
             self.inputs.popleft()
+            self.num_waiting -= self.sizes.popleft()
+        return True
 
     def cut(self) -> None:
         """Drop what has not become output: an interrupt. A restart begins with what comes next."""
         for item in self.inputs:
             self._keep_override(item)
         self.inputs.clear()
+        self.sizes.clear()
+        self.num_waiting = 0
         self.units_done, self.done_position = self.num_inputs, self.position
-        self.cut_position = self.position
-        self.pauses.discard(PauseReason.DOWNSTREAM)
+        self.checkpoint = None
+        self.cut_position = self.passed_position = self.caller_position = self.position
 
     def count_gap(self) -> int:
         """One more gap in the output; counted anew wherever output came after the last one."""
@@ -103,9 +121,11 @@ class StageProgress:
         self.gap_position = self.position
         return self.num_gaps
 
-    def _append(self, item: Input) -> None:
+    def _append(self, item: Input, size: int) -> None:
         self.num_inputs += 1
         self.inputs.append(item)
+        self.sizes.append(size)
+        self.num_waiting += size
 
     def _keep_override(self, item: Input) -> None:
         if isinstance(item, StageInteraction) and item.kind == "update":
@@ -125,9 +145,8 @@ class RequestRecord:
     open_outputs: set[int] = field(default_factory=set)
     input_closed: bool = False
     has_ended: bool = False
+    is_paused: bool = False
     delivered_samples: int = 0
-    delivered_cost: int = 0
-    consumed_cost: int = 0
 
     @property
     def request_id(self) -> str:
@@ -169,7 +188,9 @@ class RequestRecord:
             start_position=progress.done_position,
             skip_position=progress.position,
             cut_position=progress.cut_position,
-            paused=bool(progress.pauses),
+            checkpoint=progress.checkpoint,
+            max_position=progress.granted,
+            paused=self.is_paused,
             suspect=progress.is_suspect,
         )
         if not is_first or self.group is None:
