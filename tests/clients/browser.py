@@ -131,7 +131,7 @@ def visiting(browser: Browser, address: str, **options: Any) -> Iterator[Visit]:
 
 def decode_png(data: bytes) -> NDArray[np.uint8]:
     """Pixels of shape [height, width, 3]."""
-    with av.open(io.BytesIO(data)) as container:
+    with av.open(io.BytesIO(data), "r") as container:
         frame = next(container.decode(video=0))
         return frame.to_ndarray(format="rgb24").astype(np.uint8)
 
