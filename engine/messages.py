@@ -298,6 +298,16 @@ class StageError(_Message, tag="stage_error"):
     unit: int | None = None
 
 
+class StepFailed(_Message, tag="step_failed"):
+    """A step of several requests failed as a whole; nobody knows which of them is to blame.
+
+    The replica holds nothing of them any more. Each is run again, as a suspect.
+    """
+
+    request_ids: list[str]
+    message: str
+
+
 class StageReleased(_Message, tag="stage_released"):
     """The replica holds nothing of these requests any more; on the data lane, behind all of it."""
 
@@ -386,6 +396,14 @@ ToReplica: TypeAlias = (
     | Stop
 )
 FromReplica: TypeAlias = (
-    Hello | ReplicaFailed | StageOutput | StageError | StageReleased | TrialAsk | TrialEnd | Pong
+    Hello
+    | ReplicaFailed
+    | StageOutput
+    | StageError
+    | StepFailed
+    | StageReleased
+    | TrialAsk
+    | TrialEnd
+    | Pong
 )
 ToCaller: TypeAlias = OutputMessage | ErrorMessage | AckMessage

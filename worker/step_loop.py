@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from engine.errors import VoxloomError
+from engine.errors import ConfigError, VoxloomError
 from engine.messages import (
     Fingerprint,
     Ping,
@@ -34,6 +34,7 @@ from engine.messages import (
     StageRequest,
     StageResume,
     StageUpdate,
+    StepFailed,
     Stop,
     ToReplica,
     TrialAsk,
@@ -52,8 +53,13 @@ logger = logging.getLogger("voxloom.worker.step_loop")
 _POLL_S = 1.0
 
 
+class StepHangsError(Exception):
+    """A step does not end. Its thread cannot be stopped, so this process must be."""
+
+
 @dataclass(slots=True)
 class _StepResult:
+    number: int
     batch: list[str]
     output: StepOutput | Exception
     step_ms: float
@@ -82,6 +88,9 @@ class StepLoop:
             sample_rate=context.pipeline.sample_rate,
         )
         self._pool = ThreadPoolExecutor(context.stage.steps_in_flight, "step")
+        self._step_timeout_s = context.stage.step_timeout_s
+        self._num_steps = 0
+        self._running: dict[int, float] = {}  # when each running step began, oldest first
         self._results: deque[_StepResult] = deque()
         self._deferred: dict[str, list[ToReplica]] = {}
         self._trials = Trials()
@@ -94,6 +103,7 @@ class StepLoop:
         return self._model.fingerprint()
 
     def run(self) -> None:
+        """Work until the orchestrator says stop, or has gone. Raises ``StepHangsError``."""
         while not self._stopping:
             self._transport.wait(_POLL_S)
             for message in self._transport.receive():
@@ -102,6 +112,7 @@ class StepLoop:
                 self._finish_step(self._results.popleft())
             self._check_trial()
             self._start_steps()
+            self._check_steps()
             if self._clock() - self._last_ping_at > self._orphan_timeout_s:
                 logger.error("no ping for %g s: the orchestrator is gone", self._orphan_timeout_s)
                 break
@@ -216,9 +227,17 @@ class StepLoop:
 
     def _start_steps(self) -> None:
         while batch := self._scheduler.schedule(self._clock()):
-            self._pool.submit(self._step, batch)
+            self._num_steps += 1
+            self._running[self._num_steps] = self._clock()
+            self._pool.submit(self._step, self._num_steps, batch)
 
-    def _step(self, batch: list[str]) -> None:
+    def _check_steps(self) -> None:
+        """Pings are answered whatever a step does: one that hangs has to be noticed here."""
+        oldest = next(iter(self._running.values()), None)
+        if oldest is not None and self._clock() - oldest > self._step_timeout_s:
+            raise StepHangsError(f"a step has not ended within {self._step_timeout_s:g} s")
+
+    def _step(self, number: int, batch: list[str]) -> None:
         """Runs on a step thread."""
         started = time.perf_counter()
         output: StepOutput | Exception
@@ -226,22 +245,33 @@ class StepLoop:
             output = self._model.step(batch)
         except Exception as error:
             output = error
-        self._results.append(_StepResult(batch, output, (time.perf_counter() - started) * 1000))
+        step_ms = (time.perf_counter() - started) * 1000
+        self._results.append(_StepResult(number, batch, output, step_ms))
         self._transport.wake()
 
     def _finish_step(self, result: _StepResult) -> None:
         now = self._clock()
+        del self._running[result.number]
         self._scheduler.step_done(result.batch, now)
         if isinstance(result.output, Exception):
-            logger.error("a step failed", exc_info=result.output)
-            for request_id in result.batch:
-                self._fail(request_id, result.output)
+            self._fail_step(result.batch, result.output)
         else:
             self._send_output(result, result.output, now)
         for request_id in result.batch:
             self._refresh(request_id, now)
             for message in self._deferred.pop(request_id, ()):
                 self._handle(message)
+
+    def _fail_step(self, batch: list[str], error: Exception) -> None:
+        """What was stepped alone is to blame; of several, nobody knows which."""
+        logger.error("a step failed", exc_info=error)
+        if self._scheduler.is_one_unit(batch):
+            for request_id in batch:
+                self._fail(request_id, error)
+            return
+        for request_id in batch:
+            self._drop(request_id)
+        self._transport.send(StepFailed(batch, _describe(error)))
 
     def _send_output(self, result: _StepResult, output: StepOutput, now: float) -> None:
         aborted = {
@@ -295,4 +325,6 @@ class StepLoop:
 
 
 def _describe(error: Exception) -> str:
-    return f"the stage failed at this request: {type(error).__name__}"
+    """What a client may read: a sentence that was written for people, or the kind of error."""
+    reason = str(error) if isinstance(error, ConfigError) else type(error).__name__
+    return f"the stage failed at this request: {reason}"

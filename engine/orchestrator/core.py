@@ -35,6 +35,7 @@ from engine.messages import (
     StageOutput,
     StageReleased,
     StageSubmissionMessage,
+    StepFailed,
     ToOrchestrator,
     TrialAsk,
     TrialEnd,
@@ -91,11 +92,12 @@ class OrchestratorCore:
             ShutdownMessage: self._shutdown,
         }
         self._replica_handlers: dict[type, Callable[..., None]] = {
-            Hello: lambda _replica_id, message, now: self.supervisor.hello(message, now),
+            Hello: self.supervisor.hello,
             Pong: self.supervisor.pong,
             ReplicaFailed: self._replica_failed,
             StageOutput: self._stage_output,
             StageError: self._stage_error,
+            StepFailed: self._step_failed,
             StageReleased: self._stage_released,
             TrialAsk: self._trial_ask,
             TrialEnd: self._trial_end,
@@ -292,6 +294,16 @@ class OrchestratorCore:
             assert record.group is not None
             role = record.group.companions[message.request_id].spec.role
             self._flow.fail(record, "stage_failed", f"its CFG companion {role!r} failed: {reason}")
+        self._start_waiting(now)
+
+    def _step_failed(self, replica_id: str, message: StepFailed, now: float) -> None:
+        pool, _replica = self._find(replica_id)
+        parents = {self._companion_parents.get(rid, rid) for rid in message.request_ids}
+        for parent_id in sorted(parents):
+            record = self._bound_record(replica_id, pool.stage_id, parent_id)
+            if record is not None:
+                self._flow.step_failed(record, pool.stage_id, message.message, now)
+        self.supervisor.end_drained(pool, now)
         self._start_waiting(now)
 
     def _stage_released(self, replica_id: str, message: StageReleased, now: float) -> None:

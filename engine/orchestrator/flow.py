@@ -115,6 +115,16 @@ class RequestFlow:
         progress.is_suspect |= on_trial is None
         self._restart(record, stage_id, now)
 
+    def step_failed(self, record: RequestRecord, stage_id: int, reason: str, now: float) -> None:
+        """A step with others failed, and the replica has let go: try the request alone."""
+        progress, pool = record.stages[stage_id], self._pools[stage_id]
+        if progress.count_gap() > _MAX_GAPS:
+            self.fail(record, "stage_failed", f"steps of stage {pool.config.name!r} fail: {reason}")
+            return
+        pool.release(record.request_id)
+        progress.state, progress.is_suspect = StageState.IDLE, True
+        self._restart(record, stage_id, now)
+
     def released(self, record: RequestRecord, stage_id: int, now: float) -> None:
         """The replica has let go of a request that goes on."""
         progress = record.stages[stage_id]

@@ -38,6 +38,7 @@ from engine.messages import (
     StageResume,
     StageSubmissionMessage,
     StageUpdate,
+    StepFailed,
     ToOrchestrator,
     ToReplica,
     TrialAsk,
@@ -407,9 +408,11 @@ class Simulation:
 
     # --- what replicas do ------------------------------------------------------------------------
 
-    def say_hello(self, replica_id: str) -> None:
+    def say_hello(self, replica_id: str, /, **fields: Any) -> None:
         replica = self.replicas[replica_id]
         hello = Hello(replica_id, replica.stage_id, 1, PRINT)
+        for name, value in fields.items():
+            setattr(hello, name, value)
         self.carry_out(self.core.handle_replica(replica_id, hello, self.now))
 
     def start_all(self) -> None:
@@ -440,6 +443,14 @@ class Simulation:
         self.replicas[replica_id].drop(request_id)
         error = StageError(request_id, "stage_failed", "the stage failed at this request")
         self.carry_out(self.core.handle_replica(replica_id, error, self.now))
+
+    def fail_step(self, replica_id: str, *request_ids: str) -> None:
+        """A step of several requests raises: the replica lets go of all of them."""
+        replica = self.replicas[replica_id]
+        for request_id in request_ids:
+            replica.drop(request_id)
+        failed = StepFailed(list(request_ids), "MemoryError")
+        self.carry_out(self.core.handle_replica(replica_id, failed, self.now))
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
