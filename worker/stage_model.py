@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from engine.messages import Fingerprint, StageInteraction, StageRequest, StageUpdate
 from engine.pipeline import PipelineConfig, StageConfig
+
+
+class Readiness:
+    """How a model that works in the background says that a request has work now."""
+
+    def __init__(self) -> None:
+        self._listener: Callable[[str], None] | None = None
+
+    def connect(self, listener: Callable[[str], None]) -> None:
+        """Whom to tell; it is called on any thread."""
+        self._listener = listener
+
+    def notify(self, request_id: str) -> None:
+        """From any thread: ask ``has_work`` of this request again."""
+        if self._listener is not None:
+            self._listener(request_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +33,7 @@ class StageContext:
     pipeline: PipelineConfig
     stage: StageConfig
     stage_id: int
+    readiness: Readiness = field(default_factory=Readiness)
 
 
 @dataclass(slots=True)
