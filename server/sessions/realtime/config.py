@@ -57,7 +57,7 @@ _SEMANTIC_VAD: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class TurnRules:
-    """How turns are found in the audio, in the terms of the detector."""
+    """How turns are found in the audio, and what follows from one."""
 
     threshold: float
     prefix_padding_ms: int

@@ -6,31 +6,58 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from server.sessions.effects import Close, SendEvent
+from server.sessions.realtime.config import TurnRules
 from server.sessions.realtime.input_audio import Clip
 
 
 @dataclass(frozen=True, slots=True)
-class Listen:
-    """Look for speech in this audio (s16le at ``rate`` Hz), which follows on what came before.
+class ListeningOptions:
+    """How turns are found in a live stream, and what is known of what is said there."""
 
-    ``take_probabilities`` answers, a value for each window.
+    rules: TurnRules
+    language: str | None = None
+    prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartListening:
+    """Open a live stream, whose first sample is at ``start_ms`` of the session's audio.
+
+    ``take_speech_started`` and so on answer, with its ``epoch``.
     """
+
+    epoch: int
+    start_ms: int
+    options: ListeningOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Audio of the live stream, s16le at ``rate`` Hz, behind what came before."""
 
     pcm: bytes
     rate: int
 
 
 @dataclass(frozen=True, slots=True)
-class ListenAnew:
-    """What is listened to next does not follow on what came before; windows on the way are void."""
+class ChangeListening:
+    """The live stream goes on with these options."""
+
+    options: ListeningOptions
+
+
+@dataclass(frozen=True, slots=True)
+class StopListening:
+    """The live stream hears no more. What it has found is still written down."""
+
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Recognise:
-    """Write down a turn. ``take_transcript`` answers with the same ``attempt``."""
+    """Write down an item's audio. ``take_words`` answers."""
 
     item_id: str
-    attempt: int
     clip: Clip
     language: str | None = None
     prompt: str | None = None
@@ -38,10 +65,9 @@ class Recognise:
 
 @dataclass(frozen=True, slots=True)
 class ForgetRecognition:
-    """The speaker went on, or the item is gone: nobody waits for this attempt."""
+    """The item is gone: nobody waits for its words."""
 
     item_id: str
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +105,10 @@ class CancelResponse:
 Effect: TypeAlias = (
     SendEvent
     | Close
+    | StartListening
     | Listen
-    | ListenAnew
+    | ChangeListening
+    | StopListening
     | Recognise
     | ForgetRecognition
     | StartResponse

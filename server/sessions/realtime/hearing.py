@@ -1,18 +1,19 @@
 """The listening half of a realtime session: from appended audio to turns and their words.
 
-    recognition of a turn       begins                          is void when
-    on trial                    the speaker pauses              the speaker goes on
-    for good                    the turn is committed without   the item is deleted
-                                one on trial
+Turns are found, and recognised, by the engine, in a live stream of the session's audio; it writes a
+turn down on trial in the pause that may end it. What a client commits itself is recognised as a
+recording.
 
-A trial whose turn ends in that very pause is the turn's recognition: by then it has had a head
-start of the silence that ends a turn.
+    live stream   leads to    when
+    (none)        OPEN        audio comes, and the session detects turns
+    OPEN          (none)      detection is switched off, the client commits or clears, it broke
+
+Each stream has an epoch; what comes of an earlier one is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from engine.errors import InvalidRequestError, VoxloomError
@@ -20,25 +21,22 @@ from server.sessions.effects import SendEvent
 from server.sessions.realtime.config import RealtimeConfig, TurnRules
 from server.sessions.realtime.conversation import Conversation
 from server.sessions.realtime.effects import (
+    ChangeListening,
     Effect,
     ForgetRecognition,
     Listen,
-    ListenAnew,
+    ListeningOptions,
     Recognise,
+    StartListening,
+    StopListening,
 )
-from server.sessions.realtime.input_audio import Clip, InputAudio
+from server.sessions.realtime.input_audio import InputAudio
 from server.sessions.realtime.items import Item
-from server.sessions.realtime.turns import (
-    WINDOW_MS,
-    Paused,
-    Resumed,
-    SpeechStarted,
-    SpeechStopped,
-    TurnDetector,
-)
 
-# What an uncommitted buffer may hold; a turn that gets as long ends there.
+# What an uncommitted buffer may hold.
 MAX_BUFFER_MS = 10 * 60 * 1000
+# The engine looks at audio some frames behind what has come.
+_KEPT_MS = 2000
 # Shorter audio holds no word, and OpenAI refuses it.
 _MIN_COMMIT_MS = 100
 
@@ -51,7 +49,7 @@ class TurnListener(Protocol):
         ...
 
     def on_turn(self, item: Item) -> list[Effect]:
-        """A turn that was found in the audio is in the conversation; its words may follow."""
+        """A turn that was found in the audio is in the conversation; its words follow."""
         ...
 
     def on_words(self, item: Item, now: float) -> list[Effect]:
@@ -59,22 +57,8 @@ class TurnListener(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Attempt:
-    """A recognition under way. ``text`` and ``error`` are kept until its turn is committed."""
-
-    number: int
-    deltas: list[str] = field(default_factory=list)
-    text: str | None = None
-    error: VoxloomError | None = None
-
-    @property
-    def is_over(self) -> bool:
-        return self.text is not None or self.error is not None
-
-
 class Hearing:
-    """One session's audio input. ``take_*`` are answers to effects; late ones are dropped."""
+    """One session's audio input. ``take_*`` are the engine's news; late ones are dropped."""
 
     def __init__(
         self,
@@ -88,12 +72,13 @@ class Hearing:
         self._listener = listener
         self._new_item_id = new_item_id
         self._audio = InputAudio(config.input_format.rate, MAX_BUFFER_MS)
-        self._detector = TurnDetector()
-        self._turn: tuple[str, int] | None = None
-        self._attempts: dict[str, _Attempt] = {}
-        self._num_attempts = 0
-        self._waiting: dict[str, Item] = {}
         self._epoch = 0
+        self._is_open = False
+        self._turn: tuple[str, int] | None = None
+        # Turns of the live stream whose words are not known, by where they begin.
+        self._live: dict[int, Item] = {}
+        # Items whose audio is recognised by itself.
+        self._recordings: dict[str, Item] = {}
 
     @property
     def is_speaking(self) -> bool:
@@ -108,23 +93,26 @@ class Hearing:
     def append(self, pcm: bytes) -> list[Effect]:
         """More audio, s16le at the input format's rate."""
         rules = self._config.turn_rules
-        if rules is None and self._audio.held_ms + len(pcm) * 500 / self._audio.rate > (
-            MAX_BUFFER_MS
-        ):
-            raise InvalidRequestError(
-                f"The input audio buffer holds at most {MAX_BUFFER_MS // 1000} s; commit or clear "
-                "it.",
-                param="audio",
-                code="input_audio_buffer_full",
-            )
+        start_ms = self._audio.end_ms
+        if rules is None:
+            self._check_room(len(pcm))
         self._audio.append(pcm)
-        return [] if rules is None else [Listen(pcm, self._audio.rate)]
+        if rules is None:
+            return []
+        effects: list[Effect] = []
+        if not self._is_open:
+            self._is_open = True
+            self._epoch += 1
+            effects.append(StartListening(self._epoch, start_ms, self._options(rules)))
+        if self._turn is None:
+            self._audio.drop_before(self._audio.end_ms - rules.prefix_padding_ms - _KEPT_MS)
+        return [*effects, Listen(pcm, self._audio.rate)]
 
     def clear(self) -> list[Effect]:
         """Drop what is not committed, a turn that is being spoken too."""
-        effects = self._drop_turn()
+        self._turn = None
         self._audio.clear()
-        return [*effects, *self._listen_anew(), _send("input_audio_buffer.cleared")]
+        return [*self._stop_listening(), _send("input_audio_buffer.cleared")]
 
     def commit(self, now: float) -> list[Effect]:
         """Make what is held a turn, on the client's word."""
@@ -137,9 +125,9 @@ class Hearing:
             )
         item_id, start_ms = self._turn or (self._new_item_id(), self._audio.start_ms)
         self._turn = None
-        effects = self._forget_attempt(item_id)
-        effects += self._commit(item_id, start_ms, self._audio.end_ms, now)
-        return [*effects, *self._listen_anew()]
+        effects = self._stop_listening()
+        item = self._make_turn(item_id, start_ms, self._audio.end_ms)
+        return [*effects, *self.add_turn(item), *self.recognise(item)]
 
     def change_format(self) -> None:
         """The input format was changed. Raises if audio in the old one waits for its commit."""
@@ -153,67 +141,85 @@ class Hearing:
             )
         self._audio.change_rate(rate)
 
-    def change_rules(self, before: TurnRules | None) -> list[Effect]:
-        """Turn detection was switched on or off, or is as before with other numbers."""
-        if (before is None) == (self._config.turn_rules is None):
+    def change_options(self) -> list[Effect]:
+        """How turns are found, or what is known of their language, may have changed."""
+        rules = self._config.turn_rules
+        if rules is None:
+            self._turn = None
+            return self._stop_listening()
+        return [ChangeListening(self._options(rules))] if self._is_open else []
+
+    # --- the live stream -------------------------------------------------------------------------
+
+    def take_speech_started(self, epoch: int, start_ms: int, now: float) -> list[Effect]:
+        """A turn has begun; its audio, padding included, starts at ``start_ms``."""
+        if epoch != self._epoch or not self._is_open:
             return []
-        return [*self._drop_turn(), *self._listen_anew()]
-
-    # --- turns -----------------------------------------------------------------------------------
-
-    def take_probabilities(self, epoch: int, values: Sequence[float], now: float) -> list[Effect]:
-        """Speech probabilities of the next windows. ``epoch`` counts ``ListenAnew``."""
-        effects: list[Effect] = []
-        for value in values:
-            rules = self._config.turn_rules
-            if epoch != self._epoch or rules is None:
-                break
-            effects += self._take_window(value, rules, now)
-        return effects
-
-    def _take_window(self, value: float, rules: TurnRules, now: float) -> list[Effect]:
-        match self._detector.feed(value, rules):
-            case SpeechStarted(start_ms):
-                return self._start_turn(start_ms, now)
-            case Paused():
-                return self._try_recognition()
-            case Resumed():
-                assert self._turn is not None
-                return self._forget_attempt(self._turn[0])
-            case SpeechStopped(end_ms):
-                return self._stop_turn(end_ms, now)
-        if self._turn is not None:
-            too_long = self._detector.next_ms - self._turn[1] >= MAX_BUFFER_MS - WINDOW_MS
-            return self._stop_turn(self._detector.next_ms, now) if too_long else []
-        self._audio.drop_before(self._detector.quiet_until - rules.prefix_padding_ms)
-        return []
-
-    def _start_turn(self, start_ms: int, now: float) -> list[Effect]:
         self._turn = (self._new_item_id(), start_ms)
         event = _send(
             "input_audio_buffer.speech_started", item_id=self._turn[0], audio_start_ms=start_ms
         )
         return [event, *self._listener.on_speech(now)]
 
-    def _stop_turn(self, end_ms: int, now: float) -> list[Effect]:
-        assert self._turn is not None
+    def take_speech_stopped(self, epoch: int, end_ms: int) -> list[Effect]:
+        """The turn is over; its audio ends at ``end_ms``, the silence included."""
+        if epoch != self._epoch or self._turn is None:
+            return []
         item_id, start_ms = self._turn
         self._turn = None
-        self._detector.reset(end_ms)
+        item = self._make_turn(item_id, start_ms, end_ms)
+        self._live[start_ms] = item
         stopped = _send("input_audio_buffer.speech_stopped", item_id=item_id, audio_end_ms=end_ms)
-        return [stopped, *self._commit(item_id, start_ms, end_ms, now, is_found=True)]
+        return [stopped, *self.add_turn(item), *self._listener.on_turn(item)]
 
-    def _commit(
-        self, item_id: str, start_ms: int, end_ms: int, now: float, *, is_found: bool = False
-    ) -> list[Effect]:
-        clip = self._audio.clip(start_ms, end_ms)
-        self._audio.drop_before(end_ms)
-        item = Item(item_id, "message", "user", clip=clip, awaits_transcript=True)
-        item.parts = [{"type": "input_audio", "transcript": None}]
-        effects = self.add_turn(item)
-        if is_found:
-            effects += self._listener.on_turn(item)
-        return [*effects, *self.recognise(item, now)]
+    def take_live_words(self, epoch: int, start_ms: int, words: str, now: float) -> list[Effect]:
+        """What was said in the turn that starts at ``start_ms``."""
+        item = self._live.pop(start_ms, None)
+        return [] if item is None else self._settle(item, words, None, now)
+
+    def take_listening_failure(self, epoch: int, error: VoxloomError, now: float) -> list[Effect]:
+        """The live stream broke: its turns will have no words; the next audio opens another."""
+        if epoch != self._epoch:
+            return []
+        self._is_open, self._turn = False, None
+        lost, self._live = list(self._live.values()), {}
+        return [effect for item in lost for effect in self._settle(item, None, error, now)]
+
+    # --- recordings ------------------------------------------------------------------------------
+
+    def recognise(self, item: Item) -> list[Effect]:
+        """Find out what an item with audio says."""
+        assert item.clip is not None
+        self._recordings[item.id] = item
+        options = self._config.transcription or {}
+        language, prompt = options.get("language"), options.get("prompt")
+        return [Recognise(item.id, item.clip, language, prompt)]
+
+    def take_words_delta(self, item_id: str, delta: str) -> list[Effect]:
+        item = self._recordings.get(item_id)
+        return [self._delta(item, delta)] if item is not None and delta and self._is_shown else []
+
+    def take_words(self, item_id: str, words: str, now: float) -> list[Effect]:
+        """All that an item says."""
+        item = self._recordings.pop(item_id, None)
+        return [] if item is None else self._settle(item, words, None, now, has_deltas=True)
+
+    def take_words_failure(self, item_id: str, error: VoxloomError, now: float) -> list[Effect]:
+        item = self._recordings.pop(item_id, None)
+        return [] if item is None else self._settle(item, None, error, now)
+
+    def forget(self, item_id: str) -> list[Effect]:
+        """An item is gone: nobody waits for its words."""
+        self._live = {start: item for start, item in self._live.items() if item.id != item_id}
+        return [] if self._recordings.pop(item_id, None) is None else [ForgetRecognition(item_id)]
+
+    def end(self) -> list[Effect]:
+        """Let go of everything."""
+        forgotten = [ForgetRecognition(item_id) for item_id in self._recordings]
+        self._recordings.clear()
+        return [*self._stop_listening(), *forgotten]
+
+    # --- small things ----------------------------------------------------------------------------
 
     def add_turn(self, item: Item) -> list[Effect]:
         """Put a turn into the conversation and say so."""
@@ -224,119 +230,60 @@ class Hearing:
             *item_events(item, before),
         ]
 
-    def _drop_turn(self) -> list[Effect]:
-        turn, self._turn = self._turn, None
-        return [] if turn is None else self._forget_attempt(turn[0])
+    def _make_turn(self, item_id: str, start_ms: int, end_ms: int) -> Item:
+        clip = self._audio.clip(start_ms, end_ms)
+        self._audio.drop_before(end_ms)
+        item = Item(item_id, "message", "user", clip=clip, awaits_transcript=True)
+        item.parts = [{"type": "input_audio", "transcript": None}]
+        return item
 
-    def _listen_anew(self) -> list[Effect]:
-        """Windows on the way belong to audio that is done with."""
-        self._epoch += 1
-        self._detector.skip_to(self._audio.end_ms)
-        return [ListenAnew()]
-
-    # --- words -----------------------------------------------------------------------------------
-
-    def recognise(self, item: Item, now: float) -> list[Effect]:
-        """Find out what an item with audio says; a trial of this very turn is taken up."""
-        assert item.clip is not None
-        self._waiting[item.id] = item
-        attempt = self._attempts.get(item.id)
-        if attempt is None:
-            return [self._begin_attempt(item.id, item.clip)]
-        effects = [self._delta(item, delta) for delta in attempt.deltas if self._is_shown]
-        return effects + (self._settle(item, attempt, now) if attempt.is_over else [])
-
-    def forget(self, item_id: str) -> list[Effect]:
-        """An item is gone: nobody waits for its words."""
-        self._waiting.pop(item_id, None)
-        return self._forget_attempt(item_id)
-
-    def take_transcript_delta(self, item_id: str, attempt: int, delta: str) -> list[Effect]:
-        current = self._current(item_id, attempt)
-        item = self._waiting.get(item_id)
-        if current is None or not delta:
+    def _stop_listening(self) -> list[Effect]:
+        """Turns that are over are still written down; audio of none is heard any more."""
+        if not self._is_open:
             return []
-        if item is None:
-            current.deltas.append(delta)
-            return []
-        return [self._delta(item, delta)] if self._is_shown else []
+        self._is_open = False
+        return [StopListening(self._epoch)]
 
-    def take_transcript(self, item_id: str, attempt: int, text: str, now: float) -> list[Effect]:
-        """The words of a turn, all of them."""
-        return self._take_result(item_id, attempt, text, None, now)
-
-    def take_transcript_failure(
-        self, item_id: str, attempt: int, error: VoxloomError, now: float
+    def _settle(
+        self,
+        item: Item,
+        words: str | None,
+        error: VoxloomError | None,
+        now: float,
+        *,
+        has_deltas: bool = False,
     ) -> list[Effect]:
-        return self._take_result(item_id, attempt, None, error, now)
-
-    def _take_result(
-        self, item_id: str, number: int, text: str | None, error: VoxloomError | None, now: float
-    ) -> list[Effect]:
-        attempt = self._current(item_id, number)
-        if attempt is None:
-            return []
-        attempt.text, attempt.error = text, error
-        item = self._waiting.get(item_id)
-        return [] if item is None else self._settle(item, attempt, now)
-
-    def _settle(self, item: Item, attempt: _Attempt, now: float) -> list[Effect]:
-        del self._attempts[item.id], self._waiting[item.id]
         item.awaits_transcript = False
         for part in item.parts:
             if part["type"] == "input_audio":
-                part["transcript"] = attempt.text
-        effects = [self._outcome(item, attempt)] if self._is_shown else []
+                part["transcript"] = words
+        effects: list[Effect] = []
+        if self._is_shown:
+            if words and not has_deltas:
+                effects.append(self._delta(item, words))
+            effects.append(_outcome(item, words, error))
         return [*effects, *self._listener.on_words(item, now)]
-
-    def _outcome(self, item: Item, attempt: _Attempt) -> SendEvent:
-        base = "conversation.item.input_audio_transcription"
-        place = {"item_id": item.id, "content_index": 0}
-        if attempt.error is not None:
-            error = {
-                "type": "transcription_error",
-                "code": attempt.error.code,
-                "message": attempt.error.message,
-            }
-            return _send(f"{base}.failed", **place, error=error)
-        assert item.clip is not None
-        usage = {"type": "duration", "seconds": round(item.clip.duration_ms / 1000, 3)}
-        return _send(f"{base}.completed", **place, transcript=attempt.text, usage=usage)
 
     def _delta(self, item: Item, delta: str) -> SendEvent:
         kind = "conversation.item.input_audio_transcription.delta"
         return _send(kind, item_id=item.id, content_index=0, delta=delta)
 
+    def _options(self, rules: TurnRules) -> ListeningOptions:
+        options = self._config.transcription or {}
+        return ListeningOptions(rules, options.get("language"), options.get("prompt"))
+
     @property
     def _is_shown(self) -> bool:
         return self._config.transcription is not None
 
-    def _try_recognition(self) -> list[Effect]:
-        assert self._turn is not None
-        item_id, start_ms = self._turn
-        return [self._begin_attempt(item_id, self._audio.clip(start_ms, self._detector.next_ms))]
-
-    def _begin_attempt(self, item_id: str, clip: Clip) -> Recognise:
-        self._num_attempts += 1
-        self._attempts[item_id] = _Attempt(self._num_attempts)
-        options = self._config.transcription or {}
-        return Recognise(
-            item_id,
-            self._num_attempts,
-            clip,
-            options.get("language"),
-            options.get("prompt"),
-        )
-
-    def _forget_attempt(self, item_id: str) -> list[Effect]:
-        attempt = self._attempts.pop(item_id, None)
-        if attempt is None or attempt.is_over:
-            return []
-        return [ForgetRecognition(item_id, attempt.number)]
-
-    def _current(self, item_id: str, number: int) -> _Attempt | None:
-        attempt = self._attempts.get(item_id)
-        return attempt if attempt is not None and attempt.number == number else None
+    def _check_room(self, num_bytes: int) -> None:
+        if self._audio.held_ms + num_bytes * 500 / self._audio.rate > MAX_BUFFER_MS:
+            raise InvalidRequestError(
+                f"The input audio buffer holds at most {MAX_BUFFER_MS // 1000} s; commit or clear "
+                "it.",
+                param="audio",
+                code="input_audio_buffer_full",
+            )
 
 
 def item_events(item: Item, before: str | None) -> list[Effect]:
@@ -345,6 +292,17 @@ def item_events(item: Item, before: str | None) -> list[Effect]:
         _send("conversation.item.added", item=item.to_json(), previous_item_id=before),
         _send("conversation.item.done", item=item.to_json(), previous_item_id=before),
     ]
+
+
+def _outcome(item: Item, words: str | None, error: VoxloomError | None) -> SendEvent:
+    base = "conversation.item.input_audio_transcription"
+    place = {"item_id": item.id, "content_index": 0}
+    if error is not None:
+        details = {"type": "transcription_error", "code": error.code, "message": error.message}
+        return _send(f"{base}.failed", **place, error=details)
+    seconds = 0.0 if item.clip is None else item.clip.duration_ms / 1000
+    usage = {"type": "duration", "seconds": round(seconds, 3)}
+    return _send(f"{base}.completed", **place, transcript=words, usage=usage)
 
 
 def _send(kind: str, **fields: Any) -> SendEvent:

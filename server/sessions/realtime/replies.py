@@ -93,7 +93,7 @@ class Replies:
         conversation: Conversation,
         conversation_id: str,
         new_id: Callable[[str], str],
-        recognise: Callable[[Item, float], list[Effect]],
+        recognise: Callable[[Item], list[Effect]],
     ) -> None:
         self._config = config
         self._conversation = conversation
@@ -276,7 +276,7 @@ class Replies:
         effects = _send_all(response.begin())
         for item in inline:
             if item.awaits_transcript:
-                effects += self._recognise(item, now)
+                effects += self._recognise(item)
         return effects + self._start_if_ready(reply)
 
     def _start_if_ready(self, reply: _Reply) -> list[Effect]:

@@ -8,19 +8,19 @@ client's event, and changes nothing.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
 
 from engine.errors import InvalidRequestError, PayloadTooLargeError, RequestError, VoxloomError
+from server.audio.g711 import G711Law, decode_g711
 from server.json_body import decode_object, quoted
 from server.sessions.effects import Close, SendEvent
 from server.sessions.realtime.checks import number, optional, text
 from server.sessions.realtime.config import RealtimeConfig
 from server.sessions.realtime.conversation import Conversation
 from server.sessions.realtime.effects import Effect
-from server.sessions.realtime.g711 import decode_g711
 from server.sessions.realtime.hearing import Hearing, item_events
 from server.sessions.realtime.items import MAX_ID_CHARS, Item, decode_audio, parse_item
 from server.sessions.realtime.replies import Replies
@@ -55,6 +55,7 @@ _HANDLERS: dict[State, dict[str, str]] = {
     State.CLOSED: {},
 }
 
+_LAWS = {"audio/pcmu": G711Law.ULAW, "audio/pcma": G711Law.ALAW}
 # RFC 6455, section 7.4.1.
 NORMAL, UNSUPPORTED_DATA, POLICY_VIOLATION, INTERNAL_ERROR = 1000, 1003, 1008, 1011
 # OpenAI's bound on the audio of one event, in base64, and something for the rest of it.
@@ -147,7 +148,7 @@ class RealtimeSession:
             return []
         self.state = State.CLOSED
         self._ends_at = self._idle_at = None
-        return [*self._replies.end(), Close(code, reason)]
+        return [*self._hearing.end(), *self._replies.end(), Close(code, reason)]
 
     # --- from the client -------------------------------------------------------------------------
 
@@ -174,20 +175,30 @@ class RealtimeSession:
 
     # --- from the engine -------------------------------------------------------------------------
 
-    def take_probabilities(self, epoch: int, values: Sequence[float], now: float) -> list[Effect]:
-        """Speech probabilities of the next windows; ``epoch`` counts the ``ListenAnew`` so far."""
-        return self._number(self._hearing.take_probabilities(epoch, values, now))
+    def take_speech_started(self, epoch: int, start_ms: int, now: float) -> list[Effect]:
+        """In the live stream of that epoch a turn has begun."""
+        return self._number(self._hearing.take_speech_started(epoch, start_ms, now))
 
-    def take_transcript_delta(self, item_id: str, attempt: int, delta: str) -> list[Effect]:
-        return self._number(self._hearing.take_transcript_delta(item_id, attempt, delta))
+    def take_speech_stopped(self, epoch: int, end_ms: int) -> list[Effect]:
+        return self._number(self._hearing.take_speech_stopped(epoch, end_ms))
 
-    def take_transcript(self, item_id: str, attempt: int, words: str, now: float) -> list[Effect]:
-        return self._number(self._hearing.take_transcript(item_id, attempt, words, now))
+    def take_live_words(self, epoch: int, start_ms: int, words: str, now: float) -> list[Effect]:
+        """What was said in the turn of the live stream that starts at ``start_ms``."""
+        return self._number(self._hearing.take_live_words(epoch, start_ms, words, now))
 
-    def take_transcript_failure(
-        self, item_id: str, attempt: int, error: VoxloomError, now: float
-    ) -> list[Effect]:
-        return self._number(self._hearing.take_transcript_failure(item_id, attempt, error, now))
+    def take_listening_failure(self, epoch: int, error: VoxloomError, now: float) -> list[Effect]:
+        return self._number(self._hearing.take_listening_failure(epoch, error, now))
+
+    def take_words_delta(self, item_id: str, delta: str) -> list[Effect]:
+        """More of what an item says."""
+        return self._number(self._hearing.take_words_delta(item_id, delta))
+
+    def take_words(self, item_id: str, words: str, now: float) -> list[Effect]:
+        """All that an item says."""
+        return self._number(self._hearing.take_words(item_id, words, now))
+
+    def take_words_failure(self, item_id: str, error: VoxloomError, now: float) -> list[Effect]:
+        return self._number(self._hearing.take_words_failure(item_id, error, now))
 
     def take_text(self, response_id: str, delta: str) -> list[Effect]:
         """More of an answer's text."""
@@ -247,7 +258,6 @@ class RealtimeSession:
     # --- handlers --------------------------------------------------------------------------------
 
     def _update(self, data: dict[str, Any], now: float) -> list[Effect]:
-        before = self.config.turn_rules
         undo = self.config.to_json()
         self.config.update(data.get("session"))
         try:
@@ -256,12 +266,14 @@ class RealtimeSession:
             self.config.restore(undo)
             raise
         shown = SendEvent({"type": "session.updated", "session": self._shown()})
-        return [*self._hearing.change_rules(before), shown]
+        return [*self._hearing.change_options(), shown]
 
     def _append(self, data: dict[str, Any], now: float) -> list[Effect]:
         fmt = self.config.input_format
         audio = decode_audio(data.get("audio"), "audio", sample_bytes=fmt.sample_bytes)
-        return self._hearing.append(decode_g711(audio, fmt.type)) if audio else []
+        law = _LAWS.get(fmt.type)
+        pcm = audio if law is None else decode_g711(audio, law)
+        return self._hearing.append(pcm) if pcm else []
 
     def _commit(self, data: dict[str, Any], now: float) -> list[Effect]:
         return self._hearing.commit(now)
@@ -274,7 +286,7 @@ class RealtimeSession:
         after = optional(text(MAX_ID_CHARS))(data.get("previous_item_id"), "previous_item_id")
         before = self._conversation.insert(item, after)
         effects = item_events(item, before)
-        return effects + (self._hearing.recognise(item, now) if item.awaits_transcript else [])
+        return effects + (self._hearing.recognise(item) if item.awaits_transcript else [])
 
     def _retrieve_item(self, data: dict[str, Any], now: float) -> list[Effect]:
         item = self._conversation.get(_item_id(data), "retrieve")

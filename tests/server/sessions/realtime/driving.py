@@ -10,10 +10,9 @@ from typing import Any
 
 from engine.errors import InvalidRequestError
 from server.sessions.effects import SendEvent
-from server.sessions.realtime.effects import Effect, Recognise, StartResponse
+from server.sessions.realtime.effects import Effect, Recognise, StartListening, StartResponse
 from server.sessions.realtime.response import Usage
 from server.sessions.realtime.session import RealtimeSession, SessionSpec
-from server.sessions.realtime.turns import WINDOW_MS
 
 RATE = 24000
 
@@ -39,6 +38,9 @@ class Client:
         self.events: list[dict[str, Any]] = []
         self.orders: list[Effect] = []
         self.epoch = 0
+        self.heard_ms = 0
+        self.turn_start_ms = 0
+        self.is_speaking = False
         self.note(self.session.start(0.0))
 
     def note(self, effects: list[Effect]) -> list[dict[str, Any]]:
@@ -46,7 +48,7 @@ class Client:
         events = [effect.data for effect in effects if isinstance(effect, SendEvent)]
         self.events += events
         self.orders += [effect for effect in effects if not isinstance(effect, SendEvent)]
-        self.epoch = sum(type(order).__name__ == "ListenAnew" for order in self.orders)
+        self.epoch = self.count(StartListening)
         return events
 
     def say(self, kind: str, **fields: Any) -> list[dict[str, Any]]:
@@ -61,27 +63,42 @@ class Client:
         return self.update(audio={"input": {"turn_detection": detection}})
 
     def append(self, ms: int, *, level: int = 0) -> list[dict[str, Any]]:
+        self.heard_ms += ms
+        self.now += ms / 1000
         pcm = level.to_bytes(2, "little", signed=True) * (RATE * ms // 1000)
         return self.say("input_audio_buffer.append", audio=base64.b64encode(pcm).decode())
 
-    def hear(self, ms: int, probability: float) -> list[dict[str, Any]]:
-        """Audio, and at once what the detector makes of it."""
-        num_windows = ms // WINDOW_MS
-        self.now += num_windows * WINDOW_MS / 1000
-        events = self.append(num_windows * WINDOW_MS, level=round(probability * 1000))
-        values = [probability] * num_windows
-        return events + self.note(self.session.take_probabilities(self.epoch, values, self.now))
+    def talk(self, ms: int = 960) -> list[dict[str, Any]]:
+        """The user speaks for so long; the engine notices at once that they have begun."""
+        was_speaking = self.is_speaking
+        start_ms = self.heard_ms
+        events = self.append(ms, level=900)
+        if not was_speaking:
+            self.is_speaking, self.turn_start_ms = True, start_ms
+            started = self.session.take_speech_started(self.epoch, start_ms, self.now)
+            events += self.note(started)
+        return events
 
-    def turn(self, words: str, ms: int = 960) -> list[dict[str, Any]]:
-        """The user says something; it is understood as soon as they are done."""
-        events = self.hear(ms, 0.9) + self.hear(1600, 0.0)
-        return events + self.understand(words)
+    def rest(self, ms: int = 1600) -> list[dict[str, Any]]:
+        """The user is silent long enough for the engine to end their turn."""
+        events = self.append(ms)
+        self.is_speaking = False
+        return events + self.note(self.session.take_speech_stopped(self.epoch, self.heard_ms))
+
+    def turn(self, words: str) -> list[dict[str, Any]]:
+        """The user says something, and is understood."""
+        return self.talk() + self.rest() + self.understand(words)
 
     def understand(self, words: str) -> list[dict[str, Any]]:
-        asked = self.last(Recognise)
+        """The turn that was found last says this."""
         return self.note(
-            self.session.take_transcript(asked.item_id, asked.attempt, words, self.now)
+            self.session.take_live_words(self.epoch, self.turn_start_ms, words, self.now)
         )
+
+    def read(self, words: str) -> list[dict[str, Any]]:
+        """The audio that was to be written down last says this."""
+        asked = self.last(Recognise)
+        return self.note(self.session.take_words(asked.item_id, words, self.now))
 
     def last(self, kind: type[Any]) -> Any:
         return next(order for order in reversed(self.orders) if isinstance(order, kind))

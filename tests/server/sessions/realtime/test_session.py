@@ -5,10 +5,18 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+import numpy as np
 import pytest
 
-from server.sessions.realtime.effects import Listen, ListenAnew, Recognise, StartResponse
-from server.sessions.realtime.g711 import encode_g711
+from server.audio.g711 import G711Law, G711Writer
+from server.sessions.realtime.effects import (
+    ChangeListening,
+    Listen,
+    Recognise,
+    StartListening,
+    StartResponse,
+    StopListening,
+)
 from tests.server.sessions.realtime.driving import RATE, Client, the_error, types
 
 USER_TEXT = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
@@ -232,36 +240,48 @@ def test_telephone_audio_is_understood() -> None:
             "output": {"format": {"type": "audio/pcma"}},
         }
     )
-    coded = encode_g711(b"\x00\x10" * 800, "audio/pcmu")
+    coded = G711Writer(G711Law.ULAW).write(np.full(800, 4096, np.int16))
     client.say("input_audio_buffer.append", audio=base64.b64encode(coded).decode())
     heard = client.last(Listen)
     assert (heard.rate, len(heard.pcm)) == (8000, 1600)
     client.say("input_audio_buffer.commit")
     assert client.last(Recognise).clip.duration_ms == 100
     client.say("response.create")
-    client.understand("Hi.")
+    client.read("Hi.")
     assert client.last(StartResponse).order.audio_format == "audio/pcma"
 
 
 def test_the_input_format_cannot_change_in_the_middle_of_speech() -> None:
     client = Client()
-    client.hear(320, 0.9)
+    client.talk(320)
     update = {"audio": {"input": {"format": {"type": "audio/pcmu"}}}}
     assert the_error(client.update(**update))["param"] == "session.audio.input.format"
     assert client.session.config.input_format.type == "audio/pcm"
 
 
-def test_cleared_audio_is_forgotten_and_late_windows_with_it() -> None:
+def test_cleared_audio_is_forgotten_and_late_news_of_it_too() -> None:
     client = Client()
     client.append(640, level=900)
     epoch = client.epoch
     assert types(client.say("input_audio_buffer.clear")) == ["input_audio_buffer.cleared"]
-    assert isinstance(client.orders[-1], ListenAnew)
-    late = client.session.take_probabilities(epoch, [0.9] * 20, 1.0)
-    assert late == []
+    assert client.last(StopListening).epoch == epoch
+    assert client.session.take_speech_started(epoch, 0, 1.0) == []
     assert the_error(client.say("input_audio_buffer.commit"))["code"] == (
         "input_audio_buffer_commit_empty"
     )
+    client.append(100)
+    assert client.last(StartListening) == StartListening(
+        2, 640, client.last(StartListening).options
+    )
+
+
+def test_a_turn_may_be_committed_while_it_is_spoken() -> None:
+    client = Client()
+    client.talk()
+    events = client.say("input_audio_buffer.commit")
+    assert types(events)[0] == "input_audio_buffer.committed"
+    assert events[0]["item_id"] == client.events[1]["item_id"]
+    assert client.session.take_speech_stopped(client.epoch, 900) == []
 
 
 def test_without_detection_nothing_is_listened_for() -> None:
@@ -272,6 +292,10 @@ def test_without_detection_nothing_is_listened_for() -> None:
     client.detect()
     client.append(500)
     assert client.count(Listen) == 1
+    client.detect(threshold=0.8)
+    assert client.last(ChangeListening).options.rules.threshold == 0.8
+    client.detect(off=True)
+    assert client.count(StopListening) == 1
 
 
 def test_audio_of_an_item_is_written_down_before_it_is_answered() -> None:
@@ -284,7 +308,7 @@ def test_audio_of_an_item_is_written_down_before_it_is_answered() -> None:
     )
     client.say("response.create")
     assert client.count(StartResponse) == 0
-    client.understand("What is this?")
+    client.read("What is this?")
     assert client.last(StartResponse).order.messages[-1]["content"] == "What is this?"
 
 
@@ -302,8 +326,8 @@ def test_an_answer_does_not_wait_for_an_item_that_is_gone() -> None:
 def test_long_silence_is_not_kept() -> None:
     client = Client()
     for _ in range(40):
-        client.hear(960, 0.0)
+        client.append(960)
     client.detect(off=True)
     client.append(200)
     client.say("input_audio_buffer.commit")
-    assert client.last(Recognise).clip.duration_ms < 1000
+    assert client.last(Recognise).clip.duration_ms < 4000

@@ -87,7 +87,20 @@ messages = st.builds(
     lambda kind, rest: json.dumps({"type": kind} | rest), st.sampled_from(KINDS) | junk, fields
 )
 news = st.sampled_from(
-    ["voice", "silence", "words", "lost words", "text", "sound", "call", "end", "failure", "later"]
+    [
+        "voice",
+        "silence",
+        "live words",
+        "deaf",
+        "words",
+        "lost words",
+        "text",
+        "sound",
+        "call",
+        "end",
+        "failure",
+        "later",
+    ]
 )
 steps = st.lists(
     messages | messages | news.map(lambda name: ("news", name)) | st.text(max_size=20), max_size=30
@@ -100,7 +113,7 @@ class World:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.making: dict[str, None] = {}
-        self.listening: dict[str, int] = {}
+        self.listening: dict[str, None] = {}
         self.is_closed = False
 
     def take(self, effects: list[Effect]) -> None:
@@ -117,10 +130,11 @@ class World:
                     self.making[response_id] = None
                 case CancelResponse(response_id):
                     assert response_id in self.making
-                case Recognise(item_id, attempt):
-                    self.listening[item_id] = attempt
-                case ForgetRecognition(item_id, attempt):
-                    assert self.listening.pop(item_id) == attempt
+                case Recognise(item_id):
+                    assert item_id not in self.listening
+                    self.listening[item_id] = None
+                case ForgetRecognition(item_id):
+                    del self.listening[item_id]
                 case Close():
                     self.is_closed = True
 
@@ -129,18 +143,22 @@ class World:
         session, now = client.session, client.now
         response = next(iter(self.making), "resp_1")
         match name:
-            case "voice" | "silence":
+            case "voice":
                 client.now += 0.32
-                values = [0.9 if name == "voice" else 0.0] * 10
-                return session.take_probabilities(client.epoch, values, client.now)
+                return session.take_speech_started(client.epoch, client.heard_ms, client.now)
+            case "silence":
+                return session.take_speech_stopped(client.epoch, client.heard_ms)
+            case "live words":
+                return session.take_live_words(client.epoch, client.heard_ms, "word", now)
+            case "deaf":
+                return session.take_listening_failure(client.epoch, StageFailedError("x"), now)
             case "words" | "lost words":
                 if not self.listening:
                     return []
-                item_id, attempt = self.listening.popitem()
+                item_id, _ = self.listening.popitem()
                 if name == "words":
-                    return session.take_transcript(item_id, attempt, "word", now)
-                error = StageFailedError("lost")
-                return session.take_transcript_failure(item_id, attempt, error, now)
+                    return session.take_words(item_id, "word", now)
+                return session.take_words_failure(item_id, StageFailedError("lost"), now)
             case "text":
                 return session.take_text(response, "some ")
             case "sound":

@@ -11,7 +11,6 @@ from pydantic import TypeAdapter
 from engine.errors import StageFailedError
 from server.sessions.realtime.effects import (
     CancelResponse,
-    ForgetRecognition,
     Recognise,
     StartResponse,
 )
@@ -61,10 +60,11 @@ def test_a_spoken_turn_has_openais_order() -> None:
     client = Client()
     client.update(audio={"input": {"transcription": {"model": "whisper-1"}}})
     assert types(client.events) == ["session.created", "session.updated"]
-    assert types(client.hear(960, 0.9)) == SPEECH
-    assert types(client.hear(1600, 0.0)) == COMMIT
+    assert types(client.talk()) == SPEECH
+    assert types(client.rest()) == COMMIT
     words = client.understand("Good morning.")
     assert types(words) == [
+        "conversation.item.input_audio_transcription.delta",
         "conversation.item.input_audio_transcription.completed",
         "response.created",
     ]
@@ -94,31 +94,28 @@ def test_all_events_of_a_turn_are_about_the_same_item() -> None:
     assert ids == {"item_1"}
 
 
-def test_recognition_begins_in_the_pause_and_is_not_repeated() -> None:
+def test_words_of_a_stream_that_is_over_still_find_their_turn() -> None:
     client = Client()
-    client.hear(960, 0.9)
-    client.hear(160, 0.0)
-    asked = client.last(Recognise)
-    assert 1000 < asked.clip.duration_ms <= 1060
-    client.note(client.session.take_transcript(asked.item_id, asked.attempt, "Hi.", client.now))
-    assert types(client.hear(640, 0.0)) == [*COMMIT, "response.created"]
-    assert client.count(Recognise) == 1
+    client.talk()
+    client.rest()
+    client.say("input_audio_buffer.clear")
+    assert types(client.understand("Hi.")) == ["response.created"]
 
 
-def test_a_speaker_who_goes_on_is_recognised_anew() -> None:
+def test_a_stream_that_breaks_loses_its_turns_and_no_other() -> None:
     client = Client()
-    client.hear(960, 0.9)
-    client.hear(160, 0.0)
-    first = client.last(Recognise)
-    client.hear(320, 0.9)
-    assert client.last(ForgetRecognition).attempt == first.attempt
-    client.hear(1600, 0.0)
-    second = client.last(Recognise)
-    assert second.item_id == first.item_id
-    assert second.clip.duration_ms > first.clip.duration_ms + 300
-    late = client.session.take_transcript(first.item_id, first.attempt, "No.", client.now)
-    assert late == []
-    assert types(client.understand("Yes.")) == ["response.created"]
+    client.update(audio={"input": {"transcription": {"model": "whisper-1"}}})
+    client.talk()
+    client.rest()
+    broken = client.session.take_listening_failure(
+        client.epoch, StageFailedError("no model"), client.now
+    )
+    assert types(client.note(broken)) == ["conversation.item.input_audio_transcription.failed"]
+    assert client.understand("late") == []
+    events = client.turn("Hello?")
+    assert client.epoch == 2
+    assert types(events)[-1] == "response.created"
+    check_all(client)
 
 
 def test_noise_without_words_is_not_answered() -> None:
@@ -144,20 +141,18 @@ def test_an_answer_waits_for_the_words_of_its_turn() -> None:
     client.say("input_audio_buffer.commit")
     assert types(client.say("response.create")) == ["response.created"]
     assert client.count(StartResponse) == 0
-    client.understand("How are you?")
+    client.read("How are you?")
     assert client.last(StartResponse).order.messages[-1]["content"] == "How are you?"
 
 
-def test_a_turn_that_cannot_be_understood_fails_alone() -> None:
+def test_a_recording_that_cannot_be_understood_fails_alone() -> None:
     client = Client()
     client.update(audio={"input": {"transcription": {"model": "whisper-1"}}})
-    client.hear(960, 0.9)
-    client.hear(1600, 0.0)
+    client.append(500)
+    client.say("input_audio_buffer.commit")
     asked = client.last(Recognise)
     events = client.note(
-        client.session.take_transcript_failure(
-            asked.item_id, asked.attempt, StageFailedError("no model"), client.now
-        )
+        client.session.take_words_failure(asked.item_id, StageFailedError("no"), client.now)
     )
     assert types(events) == ["conversation.item.input_audio_transcription.failed"]
     assert types(client.turn("Hello?"))[-1] == "response.created"
@@ -168,7 +163,7 @@ def test_barge_in_ends_the_answer_at_once() -> None:
     client = Client()
     client.turn("Hi.")
     speak(client)
-    events = client.hear(96, 0.9)
+    events = client.talk(96)
     assert types(events) == [*SPEECH, *ITEM_END, *END]
     done = events[-2]["response"]
     assert done["status"] == "cancelled"
@@ -185,7 +180,7 @@ def test_what_was_not_heard_leaves_the_conversation() -> None:
     client = Client()
     client.turn("Hi.")
     speak(client)
-    client.hear(96, 0.9)
+    client.talk(96)
     (item,) = [e["item"] for e in client.events if e["type"] == "response.output_item.done"]
     events = client.say(
         "conversation.item.truncate", item_id=item["id"], content_index=0, audio_end_ms=500
@@ -193,8 +188,8 @@ def test_what_was_not_heard_leaves_the_conversation() -> None:
     assert types(events) == ["conversation.item.truncated"]
     (shown,) = client.say("conversation.item.retrieve", item_id=item["id"])
     assert shown["item"]["content"] == [{"type": "output_audio", "transcript": "Hello"}]
-    client.hear(960, 0.9)
-    client.hear(1600, 0.0)
+    client.talk()
+    client.rest()
     client.understand("Stop.")
     assert client.last(StartResponse).order.messages == [
         {"role": "user", "content": "Hi."},
@@ -377,16 +372,18 @@ def test_a_user_who_says_nothing_is_spoken_to() -> None:
 def test_a_transcription_session_writes_down_and_does_not_answer() -> None:
     client = Client(kind="transcription")
     assert client.events[0]["session"]["type"] == "transcription"
-    client.hear(960, 0.9)
-    asked_before = client.count(Recognise)
-    client.hear(1600, 0.0)
-    assert client.count(Recognise) == asked_before + 1
-    asked = client.last(Recognise)
-    session = client.session
-    assert types(
-        client.note(session.take_transcript_delta(asked.item_id, asked.attempt, "Good "))
-    ) == ["conversation.item.input_audio_transcription.delta"]
+    client.talk()
+    client.rest()
     assert types(client.understand("Good day.")) == [
+        "conversation.item.input_audio_transcription.delta",
+        "conversation.item.input_audio_transcription.completed",
+    ]
+    client.append(200)
+    client.say("input_audio_buffer.commit")
+    asked = client.last(Recognise)
+    delta = client.session.take_words_delta(asked.item_id, "And ")
+    assert types(client.note(delta)) == ["conversation.item.input_audio_transcription.delta"]
+    assert types(client.read("And you?")) == [
         "conversation.item.input_audio_transcription.completed"
     ]
     assert client.count(StartResponse) == 0
