@@ -28,15 +28,17 @@ from server.routes.models import model_routes
 from server.routes.page import page_routes
 from server.routes.speech import speech_routes
 from server.routes.speech_socket import speech_socket_routes
+from server.routes.subtitles import subtitle_routes
 from server.routes.voices import voice_routes
 from server.schemas.elevenlabs import ElevenLabsSpeech
 from server.schemas.speech import SpeechRequest, SpeechWithWords
+from server.schemas.subtitles import SubtitlesRequest
 from server.settings import ServerSettings
 from server.speech_stream import SpeechService
 
 API_VERSION = "1"
 # Schemas of bodies that the routes read themselves.
-_BODY_SCHEMAS = (SpeechRequest, SpeechWithWords, ElevenLabsSpeech)
+_BODY_SCHEMAS = (SpeechRequest, SpeechWithWords, SubtitlesRequest, ElevenLabsSpeech)
 
 
 def create_app(engine: EnginePort, settings: ServerSettings | None = None) -> FastAPI:
@@ -85,6 +87,7 @@ def _add_routes(app: FastAPI, service: SpeechService) -> None:
     catalog = ModelCatalog(engine.pipeline)
     app.include_router(speech_routes(service, catalog))
     app.include_router(speech_socket_routes(service, catalog))
+    app.include_router(subtitle_routes(service, catalog))
     app.include_router(elevenlabs_routes(service, catalog))
     app.include_router(voice_routes(engine))
     app.include_router(model_routes(catalog))
