@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+import msgspec
+
+from engine.errors import ConfigError
 from engine.messages import Fingerprint, StageInteraction, StageRequest, StageUpdate
 from engine.pipeline import PipelineConfig, StageConfig
+
+Options = TypeVar("Options", bound=msgspec.Struct)
 
 
 class Readiness:
@@ -34,6 +39,15 @@ class StageContext:
     stage: StageConfig
     stage_id: int
     readiness: Readiness = field(default_factory=Readiness)
+
+    def read_options(self, kind: type[Options]) -> Options:
+        """The stage's ``options``. Raises ``ConfigError`` that lists the known ones."""
+        try:
+            return msgspec.convert(self.stage.options, kind)
+        except (msgspec.ValidationError, ValueError) as error:
+            known = ", ".join(kind.__struct_fields__)
+            message = f"stage {self.stage.name!r}: options: {error}; known: {known}"
+            raise ConfigError(message) from error
 
 
 @dataclass(slots=True)

@@ -25,7 +25,6 @@ from typing import Any
 
 from engine.errors import StageFailedError, UnavailableError
 from engine.messages import Fingerprint, Payload, StageInteraction, StageRequest, StageUpdate
-from engine.strict import convert
 from worker.fingerprint import make_fingerprint
 from worker.models.thinker.endpoint import Endpoint, EndpointOptions, Thought
 from worker.models.thinker.spoken import SpokenText
@@ -166,8 +165,7 @@ async def _wait_for_room(state: _Request) -> None:
 
 
 def load(context: StageContext) -> ThinkerStage:
-    options = convert(context.stage.options, EndpointOptions, f"options of {context.stage.name}")
-    endpoint = Endpoint(options)
+    endpoint = Endpoint(context.read_options(EndpointOptions))
     for client in ("httpx", "httpx2"):  # a line for each answer, with the endpoint's address
         logging.getLogger(client).setLevel(logging.WARNING)
     logger.info("thinking with %s at %s", endpoint.model, endpoint.base_url)

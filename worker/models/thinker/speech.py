@@ -14,7 +14,6 @@ import msgspec
 from engine.errors import ConfigError
 from engine.messages import Fingerprint, Prompt, StageInteraction, StageRequest, StageUpdate
 from engine.pipeline import PromptTransform, load_object
-from engine.strict import convert
 from worker.models.thinker.adapter import SPEECH_KEYS
 from worker.stage_model import StageContext, StageModel, StepOutput
 
@@ -76,6 +75,6 @@ class ThoughtReader:
 def load(context: StageContext) -> ThoughtReader:
     if context.stage_id == 0:
         raise ConfigError(f"stage {context.stage.name!r} must come behind a thinker")
-    options = convert(context.stage.options, SpeechOptions, f"options of {context.stage.name}")
+    options = context.read_options(SpeechOptions)
     inner = load_object(options.model, "model")(context)
     return ThoughtReader(inner, load_object(options.transform, "transform"))
