@@ -29,6 +29,7 @@ from engine.argument_checks import (
     check_trace_headers,
     check_travels,
 )
+from engine.audio_segments import checked_audio
 from engine.errors import InvalidRequestError, StageFailedError
 from engine.messages import CompanionSpec, Prompt, SamplingParams, StageSubmissionMessage
 from engine.pipeline import (
@@ -150,6 +151,8 @@ class InputProcessor:
         if isinstance(prompt, str):
             prompt = {"text": prompt}
         segment = _without_reserved(prompt)
+        if self._pipeline.input_type == "audio":
+            return checked_audio(segment)
         if not isinstance(segment.get("text"), str) or len(segment) != 1:
             raise InvalidRequestError(
                 "a segment holds text and nothing else; an update interaction changes the voice",

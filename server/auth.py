@@ -27,6 +27,7 @@ _OPEN_FOLDER = "/page/"
 _OPEN_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # A browser cannot set headers on a WebSocket; OpenAI's clients put the key in a subprotocol.
 _KEY_SUBPROTOCOL = b"openai-insecure-api-key."
+_ELEVENLABS_HEADER = b"xi-api-key"
 
 
 class ApiKeys:
@@ -61,6 +62,8 @@ def presented_key(scope: Scope) -> bytes | None:
             scheme, _, key = value.strip().partition(b" ")
             if scheme.lower() == b"bearer" and key.strip():
                 return bytes(key.strip())
+        if name == _ELEVENLABS_HEADER and value.strip():
+            return bytes(value.strip())
         if name == b"sec-websocket-protocol" and scope["type"] == "websocket":
             for protocol in value.split(b","):
                 if protocol.strip().startswith(_KEY_SUBPROTOCOL):

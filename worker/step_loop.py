@@ -92,6 +92,8 @@ class StepLoop:
         self._num_steps = 0
         self._running: dict[int, float] = {}  # when each running step began, oldest first
         self._results: deque[_StepResult] = deque()
+        self._ready: deque[str] = deque()
+        context.readiness.connect(self._note_ready)
         self._deferred: dict[str, list[ToReplica]] = {}
         self._trials = Trials()
         self._credits = Credits()
@@ -110,6 +112,8 @@ class StepLoop:
                 self._handle(message)
             while self._results:
                 self._finish_step(self._results.popleft())
+            while self._ready:
+                self._refresh(self._ready.popleft(), self._clock())
             self._check_trial()
             self._start_steps()
             self._check_steps()
@@ -317,6 +321,11 @@ class StepLoop:
         self._credits.drop(request_id)
         self._scheduler.remove(request_id)
         self._model.abort(request_id)
+
+    def _note_ready(self, request_id: str) -> None:
+        """Called on a thread of the model's."""
+        self._ready.append(request_id)
+        self._transport.wake()
 
     def _refresh(self, request_id: str, now: float) -> None:
         if self._scheduler.knows(request_id):
