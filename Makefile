@@ -2,17 +2,25 @@
 #
 #   PYTHON           the Python (3.11 or newer) that .venv is made with
 #   PORT, ARGS       the port of `make serve`, and further arguments of what a target runs
-#   TORCH_INDEX_URL  a further package index for `make dev`, with torch's builds for CPUs: the one
-#                    that pip finds by itself may bring some gigabytes of GPU libraries along
+#   TORCH_INDEX_URL  PyTorch's index of builds for CPUs, which `make dev` asks besides where pip
+#                    does not find torch's CPU build by itself
 #   BUILDER          docker, podman or buildah, for `make image`; ARGS go to it
 
 PYTHON ?= python3
+TORCH_INDEX_URL ?= https://download.pytorch.org/whl/cpu
 VENV := .venv
 BIN := $(VENV)/bin
 IMAGE ?= voxloom
 BUILDER ?= $(shell command -v docker || command -v podman || command -v buildah || echo docker)
 TYPED := $(sort $(dir $(wildcard $(addsuffix /*.py,server engine worker tests benchmarks examples))))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+# vLLM asks for these, and uses them for images and sounds only. Where one was built for another torch
+# than the one here it fails when it is imported, and takes transformers, and so vLLM, with it.
+BESIDE_TORCH := torchvision torchaudio torchcodec
+REMOVE_BROKEN = for package in $(BESIDE_TORCH); do \
+	$(BIN)/python -W ignore -c "import $$package" 2>/dev/null || \
+		$(PIP) uninstall --quiet --yes $$package 2>/dev/null || true; done
 
 .PHONY: help install dev serve check test bench image clean
 .DELETE_ON_ERROR:
@@ -59,7 +67,9 @@ $(VENV)/installed: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/dev-installed: pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet $(addprefix --extra-index-url ,$(TORCH_INDEX_URL)) --editable '.[dev]'
+	$(PIP) install --quiet --editable '.[dev]' || \
+		$(PIP) install --quiet --extra-index-url $(TORCH_INDEX_URL) --editable '.[dev]'
+	@$(REMOVE_BROKEN)
 	@touch $@ $(VENV)/installed
 
 # Debian splits ensurepip off Python (python3-venv); there, a pip of that Python fills the .venv.

@@ -143,6 +143,10 @@ class StageRequest(_Message, tag="stage_request"):
     replica died: it is stepped alone, in a trial, until it is past what it had done. The
     ``group_size`` requests of one
     ``group_id`` are stepped together or not at all.
+
+    For a language model the passages before ``first_passage`` were made of inputs that are done
+    with, those before ``open_passage`` have ended, and ``prefix_tokens`` are what it had of that
+    one.
     """
 
     request_id: str
@@ -161,6 +165,9 @@ class StageRequest(_Message, tag="stage_request"):
     cut_position: int = 0
     paused: bool = False
     suspect: bool = False
+    first_passage: int = 0
+    open_passage: int = 0
+    prefix_tokens: list[int] = msgspec.field(default_factory=list)
 
 
 class StageUpdate(_Message, tag="stage_update"):

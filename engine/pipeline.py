@@ -51,9 +51,77 @@ PromptTransform: TypeAlias = Callable[[Prompt], Prompt]
 PromptExpand: TypeAlias = Callable[[Prompt, SamplingParams], Sequence[PromptExpansion]]
 
 
+class LoraModule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A LoRA that requests may name. ``path`` is a folder or a hub id."""
+
+    name: str
+    path: str
+
+
+class LlmConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What vLLM runs in a stage with ``stage_type: llm``, and how. Names as in vLLM.
+
+    ``checkpoint`` is a folder, a hub id, or ``package.module:folder`` for one that lies beside a
+    Python package. Without ``tokenizer`` vLLM gets none: prompts and outputs are token ids (an
+    adapter may still load one by itself). ``max_num_seqs`` counts rows: a guided passage takes two.
+    ``kv_cache_memory_mb`` is the size of the KV cache; without it ``gpu_memory_utilization`` says
+    it on a GPU. ``num_kv_blocks`` overrides both. ``stream_interval`` is how many tokens leave
+    together after a passage's first one. ``num_threads`` are those of a CPU.
+    """
+
+    checkpoint: str
+    revision: str | None = None
+    tokenizer: str | None = None
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    quantization: str | None = None
+    max_model_len: int | None = None
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int | None = None
+    block_size: int | None = None
+    kv_cache_memory_mb: int | None = 512
+    num_kv_blocks: int | None = None
+    gpu_memory_utilization: float = 0.9
+    tensor_parallel_size: int = 1
+    enforce_eager: bool = True
+    enable_prefix_caching: bool = True
+    stream_interval: int = 1
+    trust_remote_code: bool = False
+    num_threads: int = 1
+    loras: tuple[LoraModule, ...] = ()
+    max_lora_rank: int = 16
+    hf_overrides: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key in _POSITIVE_LLM_KEYS:
+            value = getattr(self, key)
+            if value is not None and value < 1:
+                raise ValueError(f"llm: {key} must be at least 1")
+        if not 0 < self.gpu_memory_utilization <= 1:
+            raise ValueError("llm: gpu_memory_utilization must be above 0 and at most 1")
+        names = [lora.name for lora in self.loras]
+        if len(set(names)) != len(names):
+            raise ValueError(f"llm: loras must have different names, got {', '.join(names)}")
+
+
+_POSITIVE_LLM_KEYS = (
+    "max_model_len",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "block_size",
+    "kv_cache_memory_mb",
+    "num_kv_blocks",
+    "tensor_parallel_size",
+    "stream_interval",
+    "num_threads",
+    "max_lora_rank",
+)
+
+
 class StageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One stage of a pipeline.
 
+    ``model`` is the function that loads the stage model; with ``stage_type: llm`` it loads the
+    adapter (``worker.vllm.adapter``) around the language model that ``llm`` describes.
     ``max_pending_units`` bounds how many units of the stage before may wait here per request: the
     stage before is paused beyond it. ``cpus`` pins replica i to ``cpus[i % len(cpus)]``, ``gpus``
     likewise, where the placement is local; a replica on Ray asks it for ``num_cpus``, ``num_gpus``.
@@ -78,8 +146,10 @@ class StageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     num_gpus: float = 0.0
     default_sampling: SamplingParams = SamplingParams()
     options: dict[str, Any] = msgspec.field(default_factory=dict)
+    llm: LlmConfig | None = None
 
     def __post_init__(self) -> None:
+        self._check_type()
         for key in ("num_replicas", "max_batch_size", "steps_in_flight", "max_pending_units"):
             if getattr(self, key) < 1:
                 raise ValueError(f"stage {self.name!r}: {key} must be at least 1")
@@ -96,6 +166,14 @@ class StageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             raise ValueError(f"stage {self.name!r}: num_cpus and num_gpus must be at least 0")
         if self.name.startswith("join:"):
             raise ValueError(f"stage {self.name!r}: a name must not begin with 'join:'")
+
+    def _check_type(self) -> None:
+        if (self.llm is not None) != (self.stage_type == "llm"):
+            raise ValueError(f"stage {self.name!r}: llm goes with stage_type: llm, and it with llm")
+        if self.stage_type == "llm" and self.engine_output_type == "audio":
+            raise ValueError(
+                f"stage {self.name!r}: a language model gives latent or text, not audio"
+            )
 
 
 class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

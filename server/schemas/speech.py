@@ -63,7 +63,9 @@ class SpeechRequest(RequestModel):
         StrictStr | None,
         Field(
             max_length=MAX_INSTRUCTIONS_CHARS,
-            description="How to speak; models that cannot follow instructions ignore them.",
+            description="How to speak, in English: rate, pitch and liveliness ('slowly, in a low, "
+            "calm voice'). Words that mean none of these are ignored and told in the header "
+            "x-voxloom-warnings.",
         ),
     ] = None
     response_format: Annotated[

@@ -16,6 +16,7 @@ from engine.pipeline import (
     pipeline_path,
 )
 
+_LLM = "stages: [{{name: a, model: b, stage_type: llm, llm: {{{}}}}}]\n"
 GOOD = """
 name: good
 description: one stage
@@ -58,6 +59,24 @@ def test_every_shipped_pipeline_loads_with_its_functions_and_voices(name: str) -
         ("stages: [{name: a, model: b, num_gpus: 1}]\n", "are for placement: ray"),
         ("stages: [{name: a, model: b, placement: ray, num_cpus: -1}]\n", "at least 0"),
         ("stages: [{name: 'join:a', model: b}]\n", "must not begin with 'join:'"),
+        ("stages: [{name: a, model: b, stage_type: llm}]\n", "llm goes with stage_type: llm"),
+        ("stages: [{name: a, model: b, llm: {checkpoint: c}}]\n", "llm goes with stage_type: llm"),
+        (
+            _LLM.format("checkpoint: c, colour: blue"),
+            r"llm: unknown key 'colour'; known keys: .*loras",
+        ),
+        (_LLM.format("checkpoint: c, max_num_seqs: 0"), "max_num_seqs must be at least 1"),
+        (_LLM.format("checkpoint: c, gpu_memory_utilization: 2"), "gpu_memory_utilization must be"),
+        (_LLM.format("checkpoint: c, dtype: int3"), "Invalid enum value 'int3'"),
+        (
+            _LLM.format("checkpoint: c, loras: [{name: a, path: b}, {name: a, path: c}]"),
+            "loras must have different names",
+        ),
+        (
+            "stages: [{name: a, model: b, stage_type: llm, llm: {checkpoint: c},"
+            " engine_output_type: audio}]\n",
+            "gives latent or text, not audio",
+        ),
         ("name: [\n", "not valid YAML"),
     ],
 )

@@ -32,11 +32,32 @@ def run(s: AudioScheduler, now: float) -> list[str]:
 def test_first_chunks_go_first_in_order_of_arrival() -> None:
     s = scheduler(max_batch_size=1)
     add(s, "old")
-    s.output_sent("old", 100, 0.0)
+    s.output_sent("old", 1000, 0.0)
     add(s, "new1", "new2")
     assert run(s, 0.1) == ["new1"]
     s.output_sent("new1", 5000, 0.1)
     assert run(s, 0.1) == ["new2"]
+
+
+def test_a_listener_who_is_about_to_run_dry_goes_before_first_chunks() -> None:
+    s = scheduler(max_batch_size=1)
+    add(s, "rich", "poor", "poorer")
+    s.output_sent("rich", 1000, 0.0)
+    s.output_sent("poor", 290, 0.0)
+    s.output_sent("poorer", 280, 0.0)
+    add(s, "new")
+    assert run(s, 0.1) == ["new"]
+    assert run(s, 0.2) == ["poorer"]
+    s.output_sent("poorer", 1000, 0.2)
+    assert run(s, 0.2) == ["poor"]
+
+
+def test_first_chunks_wait_for_no_request_of_a_stage_without_audio() -> None:
+    s = scheduler(max_batch_size=1)
+    add(s, "old")
+    s.output_sent("old", 0, 0.0)
+    add(s, "new")
+    assert run(s, 0.1) == ["new"]
 
 
 def test_a_lower_priority_value_goes_before_an_earlier_arrival() -> None:

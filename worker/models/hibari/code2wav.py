@@ -34,9 +34,10 @@ _LEAD_FRAMES = 4
 # were 37 ms early on average, at each place in a sentence (tests/e2e/test_word_times.py looks).
 _EARLY_FRAMES = 3
 # Frames per step, by the frame at which the step starts, counted from where speech begins. The
-# first brings the look-ahead of decoder and vocoder (26 frames, in multiples of 8) and 80 ms of
-# sound; the later ones grow, since a listener then has audio in hand and longer steps cost less.
-_FIRST_STEP_FRAMES = 36
+# first brings the look-ahead of decoder and vocoder (26 frames, in multiples of 8) and 200 ms of
+# sound: 100 ms of them cost 1 ms, and are what the next step's wait behind others may take. The
+# later ones grow, since a listener then has audio in hand and longer steps cost less.
+_FIRST_STEP_FRAMES = 44
 _WARM_UP_ID = 43  # "a", any sound would do
 _PLAN = ((0, 24), (24, 48), (72, 96), (168, 192))
 
