@@ -32,7 +32,7 @@ class Place:
 
 
 class Codec(Protocol):
-    """A decoder of codes. ``facts`` are what the description says of it, as it turned out."""
+    """A decoder of codes."""
 
     @property
     def facts(self) -> CodecFacts: ...
@@ -53,7 +53,10 @@ class Codec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CodecFacts:
-    """``columns``: how many codes a frame has of each codebook, in order."""
+    """What a description and a loaded codec must agree on.
+
+    ``columns``: how many codes a frame has of each codebook, in order.
+    """
 
     sample_rate: int
     frame_samples: int
@@ -75,10 +78,13 @@ def load_codec(spec: CodecSpec, columns: tuple[int, ...], device: torch.device) 
     except (OSError, ImportError) as error:
         raise ConfigError(f"cannot load codec {spec.model!r} ({spec.kind}): {error}") from error
     wanted = CodecFacts(spec.sample_rate, spec.frame_samples, spec.codebook_sizes, columns)
-    if codec.facts != wanted:
-        raise ConfigError(
-            f"codec {spec.model!r} is not as described: it is {codec.facts}, described as {wanted}"
-        )
+    for name in CodecFacts.__dataclass_fields__:
+        found, described = getattr(codec.facts, name), getattr(wanted, name)
+        if found != described:
+            raise ConfigError(
+                f"codec {spec.model!r} is not as described: its {name} is {found}, "
+                f"described as {described}"
+            )
     return codec
 
 
@@ -93,15 +99,3 @@ def pick_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError("device is cuda, and torch sees no GPU")
     return device
-
-
-def find_file(model: str, name: str) -> Path:
-    """A file of a model: in a local folder, or fetched from the hub once. Raises ``OSError``."""
-    if Path(model).is_dir():
-        path = Path(model) / name
-        if not path.is_file():
-            raise FileNotFoundError(f"{model} has no {name}")
-        return path
-    from huggingface_hub import hf_hub_download
-
-    return Path(hf_hub_download(model, name))

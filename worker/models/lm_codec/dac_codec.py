@@ -11,8 +11,9 @@ import torch
 from transformers import DacConfig, DacModel
 
 from engine.errors import ConfigError
-from worker.models.lm_codec.codec import CodecFacts, Place, find_file
+from worker.models.lm_codec.codec import CodecFacts, Place
 from worker.models.lm_codec.description import CodecSpec
+from worker.models.lm_codec.files import find_file
 
 
 class DacCodec:
@@ -63,9 +64,7 @@ def from_own_format(checkpoint: Mapping[str, Any]) -> Any:
             _renamed(key, len(options["decoder_rates"])): value for key, value in _folded(weights)
         }
     except KeyError as error:
-        raise ConfigError(
-            f"this is no checkpoint in DAC's own format: {error} is missing"
-        ) from error
+        raise ConfigError(f"no checkpoint in DAC's own format: it has no {error}") from error
     wanted = {key for key in model.state_dict() if not key.startswith("encoder.")}
     missing = sorted(wanted - mine.keys())
     if missing:

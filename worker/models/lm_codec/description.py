@@ -184,9 +184,8 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         if not self.voices:
             raise ValueError("voices must hold at least one voice")
         _check_slots(self.tokens, self.codec)
-        pieces = self.prompt + (self.guidance.null_prompt if self.guidance else ())
         for voice in self.voices:
-            _check_voice(voice, pieces)
+            _check_voice(voice, all_pieces(self))
 
     @property
     def frame_ms(self) -> float:
@@ -195,6 +194,12 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     @property
     def num_slots(self) -> int:
         return len(self.tokens.frame)
+
+
+def all_pieces(description: Description) -> tuple[Piece, ...]:
+    """Those of the prompt and of the null prompt."""
+    guidance = description.guidance
+    return description.prompt + (guidance.null_prompt if guidance else ())
 
 
 def _check_slots(tokens: Tokens, codec: CodecSpec) -> None:

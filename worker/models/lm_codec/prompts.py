@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from engine.errors import ConfigError, InvalidRequestError
@@ -19,8 +20,10 @@ from worker.models.lm_codec.description import (
     Piece,
     Token,
     VoiceSpec,
+    all_pieces,
     description_path,
 )
+from worker.models.lm_codec.files import find_file
 
 # Stands for a field while the chat template runs; private use characters, which no template has.
 _MARK = "\ue000"
@@ -28,14 +31,32 @@ _MARK = "\ue000"
 _NUMBER = re.compile(r"\d+(?=\D*$)")
 
 
+class ChatTemplate(Protocol):
+    """What a tokenizer of transformers is needed for."""
+
+    def apply_chat_template(
+        self, conversation: list[dict[str, str]], *, tokenize: bool, continue_final_message: bool
+    ) -> Any: ...
+
+
 class PromptBuilder:
     """Builds prompts of one model, with its own tokenizer. Safe under threads."""
 
-    def __init__(self, description: Description, tokenizer: Any, folder: Path) -> None:
+    def __init__(
+        self,
+        description: Description,
+        tokenizer: Tokenizer,
+        folder: Path,
+        template: ChatTemplate | None = None,
+    ) -> None:
         """``folder``: where the relative paths of references begin. Raises ``ConfigError``."""
         self._description = description
-        self._tokenizer = tokenizer
-        self._added = frozenset(tokenizer.get_added_vocab().values())
+        self._control = tokenizer
+        # A copy, so that no switch is turned while another thread encodes.
+        self._plain = Tokenizer.from_str(tokenizer.to_str())
+        self._plain.encode_special_tokens = True  # as ordinary text
+        self._template = template
+        self._added = frozenset(tokenizer.get_added_tokens_decoder())
         starts = [self._token_id(slot.first) for slot in description.tokens.frame]
         self.layout = FrameLayout.of(description, starts)
         self._check_names()
@@ -47,14 +68,18 @@ class PromptBuilder:
         }
 
     @classmethod
-    def load(cls, name_or_path: str, description: Description, tokenizer: str) -> PromptBuilder:
-        """With the tokenizer of a hub id or a path. Raises ``ConfigError``."""
+    def load(cls, name_or_path: str, description: Description, model: str) -> PromptBuilder:
+        """With the tokenizer of a hub id or a folder. Raises ``ConfigError``."""
+        # transformers' own tokenizer takes ten seconds to load Orpheus's 28683 added tokens, and
+        # is needed for chat templates alone.
+        has_chat = any(piece.chat for piece in all_pieces(description))
         try:
-            loaded = AutoTokenizer.from_pretrained(tokenizer)
-        except (OSError, ValueError) as error:
+            tokenizer = Tokenizer.from_file(str(find_file(model, "tokenizer.json")))
+            template = AutoTokenizer.from_pretrained(model) if has_chat else None
+        except Exception as error:  # the tokenizers package raises nothing more special
             reason = str(error).partition("\n")[0]
-            raise ConfigError(f"cannot load the tokenizer of {tokenizer!r}: {reason}") from error
-        return cls(description, loaded, description_path(name_or_path).parent)
+            raise ConfigError(f"cannot load the tokenizer of {model!r}: {reason}") from error
+        return cls(description, tokenizer, description_path(name_or_path).parent, template)
 
     def build(
         self, pieces: Sequence[Piece], voice: VoiceSpec, fields: Mapping[str, str]
@@ -74,20 +99,19 @@ class PromptBuilder:
 
     def encode(self, text: str) -> list[int]:
         """Ordinary tokens of a text. Raises ``InvalidRequestError`` if it holds a control token."""
-        ids: list[int] = self._tokenizer.encode(
-            text, add_special_tokens=False, split_special_tokens=True
-        )
+        ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
         for token in ids:
             if token in self._added:
-                name = self._tokenizer.convert_ids_to_tokens(token)
+                name = self._plain.id_to_token(token)
                 raise InvalidRequestError(
                     f"input must not hold {name!r}, a control token of this model", param="input"
                 )
         return ids
 
     def _chat(self, messages: Sequence[ChatMessage], fields: Mapping[str, str]) -> list[int]:
+        assert self._template is not None, "load has seen that there is a chat"
         marks = {name: f"{_MARK}{name}{_MARK}" for name in fields}
-        rendered = self._tokenizer.apply_chat_template(
+        rendered = self._template.apply_chat_template(
             [{"role": m.role, "content": m.content.format_map(marks)} for m in messages],
             tokenize=False,
             continue_final_message=True,
@@ -97,17 +121,18 @@ class PromptBuilder:
             if number % 2:
                 ids += self.encode(fields[part])
             else:
-                ids += self._tokenizer.encode(part, add_special_tokens=False)
+                ids += self._control.encode(part, add_special_tokens=False).ids
         return ids
 
     def _token_id(self, token: Token) -> int:
         if isinstance(token, str):
-            known = self._tokenizer.get_vocab().get(token)
+            known: int | None = self._control.token_to_id(token)
             if known is None:
                 raise ConfigError(f"the tokenizer has no token {token!r}")
-            return int(known)
-        if not 0 <= token < len(self._tokenizer):
-            raise ConfigError(f"token {token} is outside of the tokenizer's {len(self._tokenizer)}")
+            return known
+        size = self._control.get_vocab_size()
+        if not 0 <= token < size:
+            raise ConfigError(f"token {token} is outside of the tokenizer's {size}")
         return token
 
     def _check_names(self) -> None:
@@ -118,7 +143,7 @@ class PromptBuilder:
             if not isinstance(slot.first, str):
                 continue
             last = _NUMBER.sub(lambda found: str(int(found[0]) + size - 1), slot.first)  # noqa: B023
-            if self._tokenizer.get_vocab().get(last) != start + size - 1:
+            if self._control.token_to_id(last) != start + size - 1:
                 raise ConfigError(f"token {last!r} does not follow on {slot.first!r} by {size - 1}")
 
     def _read_reference(self, path: Path) -> list[int]:

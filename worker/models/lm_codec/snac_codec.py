@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
-from worker.models.lm_codec.codec import CodecFacts, Place, find_file
+from worker.models.lm_codec.codec import CodecFacts, Place
 from worker.models.lm_codec.description import CodecSpec
+from worker.models.lm_codec.files import find_file
 
 _MASK = 2**64 - 1
 # SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from transformers import MimiModel, NeuCodecModel, Xcodec2Model
 
-from worker.models.lm_codec.codec import CodecFacts, Place, find_file
+from worker.models.lm_codec.codec import CodecFacts, Place
 from worker.models.lm_codec.description import CodecSpec
+from worker.models.lm_codec.files import find_file
 
 
 class TransformersCodec:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import math
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -58,6 +61,17 @@ def enliven(model: torch.nn.Module, gain: float = 1.0, seed: int = 5) -> None:
                 weight.normal_(0, gain / math.sqrt(fan_in), generator=generator)
             elif name.endswith("bias"):
                 weight.normal_(0, 0.05, generator=generator)
+
+
+# Made once per test run, and removed at its end.
+_FOLDER = tempfile.TemporaryDirectory(prefix="voxloom-codecs-")
+atexit.register(_FOLDER.cleanup)
+
+
+@functools.cache
+def checkpoint(kind: str) -> Path:
+    """The folder of a small codec of that kind."""
+    return _SAVERS[kind](Path(_FOLDER.name) / kind)
 
 
 def save_snac(folder: Path) -> Path:
@@ -144,3 +158,12 @@ def _save(model: Any, folder: Path, *, gain: float = 1.0, alive: bool = False) -
         enliven(model, gain)
     model.save_pretrained(folder)
     return folder
+
+
+_SAVERS = {
+    "snac": save_snac,
+    "dac": save_dac,
+    "mimi": save_mimi,
+    "neucodec": save_neucodec,
+    "xcodec2": save_xcodec2,
+}
