@@ -10,8 +10,17 @@ from pathlib import Path
 
 from engine.messages import Fingerprint
 
-# Libraries whose kernels compute what a listener hears.
-_LIBRARIES = ("numpy", "onnxruntime", "hibari-tts", "torch", "transformers", "snac", "vllm")
+# Libraries whose kernels compute what a listener hears, or reads.
+_LIBRARIES = (
+    "numpy",
+    "onnxruntime",
+    "hibari-tts",
+    "torch",
+    "transformers",
+    "snac",
+    "vllm",
+    "ctranslate2",
+)
 # Some models are larger than this machine's memory.
 _BLOCK_BYTES = 1 << 20
 
