@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worker.models.lm_codec.codes import CodeReader, FrameLayout, InvalidCodesError
@@ -16,6 +16,7 @@ OUTETTS = FrameLayout.of(load_description("outetts-0.6b"), [5000, 6024])
 CODES = st.lists(st.lists(st.integers(0, 4095), min_size=7, max_size=7), max_size=20)
 
 
+@settings(deadline=None)
 @given(CODES, st.integers(1, 9))
 def test_what_was_said_is_read_back_however_it_is_cut(frames: list[list[int]], size: int) -> None:
     codes = np.array(frames, np.int32).reshape(len(frames), 7)

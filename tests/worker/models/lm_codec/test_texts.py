@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worker.models.lm_codec.texts import PieceSource, TextPiece
@@ -37,6 +37,7 @@ def test_wide_stops_end_a_piece_although_no_space_follows() -> None:
     assert [p.text for p in pieces("今天。很好。", 8)] == ["今天。很好。"]
 
 
+@settings(deadline=None)
 @given(st.text("ab. ,\n。!", max_size=120), st.integers(5, 40))
 def test_pieces_are_short_enough_and_say_where_they_are(text: str, max_chars: int) -> None:
     end = 0
@@ -48,6 +49,7 @@ def test_pieces_are_short_enough_and_say_where_they_are(text: str, max_chars: in
         assert "".join(text[piece.span.start : end].split()) == squeezed
 
 
+@settings(deadline=None)
 @given(st.text("ab. ,。!", max_size=60), st.sets(st.integers(0, 60), max_size=5))
 def test_pieces_do_not_depend_on_how_a_text_is_fed(text: str, cuts: set[int]) -> None:
     inside = tuple(sorted(cut for cut in cuts if cut <= len(text)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.worker.models.lm_codec.describing import with_context
@@ -28,6 +28,7 @@ def numbered(num_frames: int, num_slots: int = 7) -> np.ndarray:
     return np.arange(num_frames * num_slots, dtype=np.int32).reshape(num_frames, num_slots)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 200), st.lists(st.integers(0, 9), max_size=40))
 def test_windows_do_not_depend_on_how_frames_came(num_frames: int, bursts: list[int]) -> None:
     frames = numbered(num_frames)
@@ -43,6 +44,7 @@ def test_windows_do_not_depend_on_how_frames_came(num_frames: int, bursts: list[
         )
 
 
+@settings(deadline=None)
 @given(st.integers(1, 200), st.integers(0, 5), st.integers(0, 5))
 def test_cores_are_all_frames_in_order_with_what_is_around_them(
     num_frames: int, left: int, right: int
