@@ -30,10 +30,12 @@ from server.routes.models import model_routes
 from server.routes.page import page_routes
 from server.routes.speech import speech_routes
 from server.routes.speech_socket import speech_socket_routes
+from server.routes.subtitles import subtitle_routes
 from server.routes.transcriptions import UPLOAD_PATHS, transcription_routes
 from server.routes.voices import voice_routes
 from server.schemas.elevenlabs import ElevenLabsSpeech
 from server.schemas.speech import SpeechRequest, SpeechWithWords
+from server.schemas.subtitles import SubtitlesRequest
 from server.schemas.transcriptions import TranscriptionForm, TranslationForm
 from server.settings import ServerSettings
 from server.speech_stream import SpeechService
@@ -44,6 +46,7 @@ API_VERSION = "1"
 _BODY_SCHEMAS = (
     SpeechRequest,
     SpeechWithWords,
+    SubtitlesRequest,
     ElevenLabsSpeech,
     TranscriptionForm,
     TranslationForm,
@@ -116,6 +119,7 @@ def _add_routes(
         heard = ModelCatalog(hearing.served.engine.pipeline, OPENAI_TRANSCRIBERS)
     app.include_router(speech_routes(service, catalog))
     app.include_router(speech_socket_routes(service, catalog))
+    app.include_router(subtitle_routes(service, catalog))
     app.include_router(elevenlabs_routes(service, catalog))
     app.include_router(voice_routes(engine))
     app.include_router(transcription_routes(hearing, heard))
