@@ -89,9 +89,13 @@ class StageProgress:
         """A replay may start there; whether that is further on than before.
 
         Inputs before ``units_done`` are not needed for it. What they changed of the voice stays in
-        force.
+        force. Without ``checkpoint`` a replay starts with input ``units_done`` and nowhere else.
         """
-        if (units_done, done_position) <= (self.units_done, self.done_position):
+        if checkpoint is None:
+            is_further = units_done > self.units_done
+        else:
+            is_further = (units_done, done_position) > (self.units_done, self.done_position)
+        if not is_further:
             return False
         self.units_done, self.done_position = units_done, done_position
         self.checkpoint = checkpoint

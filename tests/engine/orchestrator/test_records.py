@@ -47,6 +47,7 @@ def test_a_checkpoint_within_an_input_keeps_that_input() -> None:
     assert not progress.note_checkpoint(1, 3, {"left": 2})
     assert [item.unit for item in progress.inputs] == [1, 2]
     assert (progress.done_position, progress.checkpoint) == (4, {"left": 1})
+    assert not progress.note_checkpoint(1, 5)  # its start is where it was
     assert progress.note_checkpoint(2, 5)
     assert progress.checkpoint is None
 
