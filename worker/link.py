@@ -7,7 +7,6 @@ anyone knowing. Its loss ends the replica instead, and the engine replays what i
 from __future__ import annotations
 
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
 from engine.placement.keys import WorkerKeys
 from engine.placement.spec import LINK_HEARTBEAT_MS, LINK_TIMEOUT_MS
@@ -80,7 +79,12 @@ class Link:
 
     def check(self) -> str | None:
         """Why the connection has been lost, if it has; the first reason is the one that counts."""
-        while self.monitor is not None and self.monitor.poll(0):
+        if self.monitor is None:
+            return None
+        # It brings asyncio: a local replica, which watches nothing, starts without it.
+        from zmq.utils.monitor import recv_monitor_message
+
+        while self.monitor.poll(0):
             event = zmq.Event(recv_monitor_message(self.monitor)["event"])
             if self.lost is None:
                 self.lost = f"the engine at {self.endpoint} {_REASONS[event]}"

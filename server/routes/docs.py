@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse
 _HEAD = """<!doctype html><html lang="en"><meta charset="utf-8"><title>voxloom API</title>
 <style>body{font:16px/1.5 system-ui;max-width:60em;margin:2em auto;padding:0 1em}
 td{vertical-align:top;padding:.3em .8em .3em 0;border-top:1px solid #ccc}</style>
-<h1>voxloom API</h1><p>Also as <a href="/openapi.json">OpenAPI</a>.</p>"""
+<h1>voxloom API</h1><p>Also as <a href="openapi.json">OpenAPI</a>.</p>"""
 
 
 def docs_routes(describe: Callable[[], dict[str, Any]]) -> APIRouter:
@@ -36,6 +36,8 @@ def _operations(document: dict[str, Any]) -> Iterator[str]:
         for method, operation in operations.items():
             yield f"<h2><code>{method.upper()} {escape(path)}</code></h2>"
             yield f"<p>{escape(operation.get('summary', ''))}</p>"
+            if parameters := operation.get("parameters"):
+                yield from _fields({"properties": {field["name"]: field for field in parameters}})
             content = operation.get("requestBody", {}).get("content", {})
             for body in content.values():
                 yield from _fields(_resolve(document, body["schema"]))

@@ -19,12 +19,20 @@ import yaml
 from engine.errors import ConfigError, InvalidRequestError
 from engine.messages import Prompt
 from engine.pipeline import Voice
+from worker.models.hibari.styles import SpokenStyle, read_instructions
 from worker.models.hibari.text.clean import clean_text, pack_clean
 
 logger = logging.getLogger("voxloom.hibari")
 
 _VOICES_FILE = Path(__file__).parent / "voices.yaml"
 _MIN_SPEED, _MAX_SPEED = 0.25, 4.0
+# The limits of shape.py, which needs numpy.
+_MIN_PITCH_RATIO, _MAX_PITCH_RATIO, _MAX_PITCH_RANGE = 0.5, 2.0, 2.5
+# How instructions act, by level from -3 to 3: a factor on the speed, semitones, and a factor on the
+# distance of the pitch from its mean.
+_SPEEDS = (0.68, 0.78, 0.9, 1.0, 1.12, 1.27, 1.42)
+_SEMITONES = (-4.0, -3.0, -1.5, 0.0, 1.5, 3.5, 5.0)
+_PITCH_RANGES = (0.3, 0.5, 0.75, 1.0, 1.2, 1.4, 1.6)
 _CLIENT_KEYS = frozenset({"text", "voice", "speed", "language", "instructions"})
 # The engine adds these.
 _PROMPT_KEYS = _CLIENT_KEYS | {"request_id", "resumable", "text_offset"}
@@ -55,7 +63,8 @@ def all_voices() -> tuple[Voice, ...]:
 
 
 def transform_prompt(prompt: Prompt) -> Prompt:
-    """What the prosody stage reads, from ``text``, ``voice``, ``speed`` and ``language``.
+    """What the prosody stage reads, from ``text``, ``voice``, ``speed``, ``language`` and
+    ``instructions`` (see ``styles.py``).
 
     A whole text is cleaned here, so that a request with nothing to say is refused before anything
     is queued; one that comes in segments is cleaned by the stage, sentence by sentence.
@@ -66,16 +75,42 @@ def transform_prompt(prompt: Prompt) -> Prompt:
     warnings: list[str] = []
     text = _check_text(prompt.get("text"))
     spoken = {"text": text} if prompt.get("resumable") else _clean(text, warnings)
-    if prompt.get("instructions") not in (None, "", "None"):
-        warnings.append("instructions are not used by this voice")
-    options = voice.options
+    style = _read_style(prompt.get("instructions"), warnings)
+    speed = _check_speed(prompt.get("speed")) * float(voice.options.get("speed", 1.0))
     return spoken | {
-        "speed": _check_speed(prompt.get("speed")) * float(options.get("speed", 1.0)),
+        "speed": min(max(speed * _of_level(_SPEEDS, style.rate), _MIN_SPEED), _MAX_SPEED),
         "british": _british(prompt.get("language"), voice),
         "model_path": _model_name(voice),
-        "shape": options.get("shape", {}),
+        "shape": _styled_shape(voice.options.get("shape", {}), style),
         "warnings": warnings,
     }
+
+
+def _read_style(instructions: Any, warnings: list[str]) -> SpokenStyle:
+    if instructions is None:
+        return SpokenStyle()
+    if not isinstance(instructions, str):
+        raise InvalidRequestError("instructions must be a string", param="instructions")
+    style = read_instructions(instructions)
+    if style.warning is not None:
+        warnings.append(style.warning)
+    return style
+
+
+def _styled_shape(shape: dict[str, float], style: SpokenStyle) -> dict[str, float]:
+    """A voice's shape (see ``shape.py``) under a style, within the shape's limits."""
+    if not style.pitch and not style.liveliness:
+        return shape
+    ratio = shape.get("pitch_ratio", 1.0) * 2 ** (_of_level(_SEMITONES, style.pitch) / 12)
+    width = shape.get("pitch_range", 1.0) * _of_level(_PITCH_RANGES, style.liveliness)
+    return shape | {
+        "pitch_ratio": min(max(ratio, _MIN_PITCH_RATIO), _MAX_PITCH_RATIO),
+        "pitch_range": min(width, _MAX_PITCH_RANGE),
+    }
+
+
+def _of_level(values: tuple[float, ...], level: int) -> float:
+    return values[level + len(values) // 2]
 
 
 def _check_keys(prompt: Prompt) -> None:

@@ -13,6 +13,7 @@ from engine.pipeline import load_pipeline
 from tests.engine.running import Heard, run, running
 from worker.models.hibari.adapter import all_voices, list_voices, transform_prompt
 from worker.models.hibari.prosody_net import bundled_voice
+from worker.models.hibari.shape import VoiceShape
 
 # The names that the hibari package gives to its downloads.
 FILES = {
@@ -123,3 +124,37 @@ def test_a_fetched_voice_speaks_and_a_file_that_is_no_voice_harms_no_one(home: P
             assert await _speak(engine, "after", None)
 
     run(scenario)
+
+
+def test_instructions_change_pace_height_and_melody() -> None:
+    own = transform_prompt({"text": "Hello."})
+    prompt = {"text": "Hello.", "instructions": "slow, very deep and slightly lively"}
+    told = transform_prompt(prompt)
+    assert told["speed"] == pytest.approx(0.78 * own["speed"])
+    assert told["shape"]["pitch_ratio"] == pytest.approx(2 ** (-4 / 12))
+    assert told["shape"]["pitch_range"] == pytest.approx(1.2)
+    assert told["warnings"] == []
+    assert VoiceShape(**told["shape"]).gain_db == own["shape"]["gain_db"]
+
+
+def test_unknown_words_in_instructions_are_told() -> None:
+    told = transform_prompt({"text": "Hello.", "instructions": "like a pirate"})
+    assert told["warnings"] == ["instructions: ignored pirate"]
+
+
+@pytest.mark.parametrize("speed", [0.25, 4.0])
+@pytest.mark.parametrize(
+    "instructions", ["very fast, very high, very lively", "very slow and deep"]
+)
+def test_instructions_keep_every_voice_within_its_limits(speed: float, instructions: str) -> None:
+    for voice in list_voices():
+        prompt = {"text": "Hi.", "voice": voice.id, "speed": speed, "instructions": instructions}
+        told = transform_prompt(prompt)
+        assert 0.25 <= told["speed"] <= 4.0
+        VoiceShape(**told["shape"])
+
+
+def test_instructions_that_are_no_text_are_refused() -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        transform_prompt({"text": "Hello.", "instructions": 3})
+    assert caught.value.param == "instructions"
