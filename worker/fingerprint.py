@@ -14,17 +14,39 @@ from engine.messages import Fingerprint
 _LIBRARIES = ("numpy", "onnxruntime", "hibari-tts", "torch", "vllm", "ctranslate2")
 
 
-def make_fingerprint(model_files: Sequence[Path], num_threads: int = 1) -> Fingerprint:
-    """The fingerprint of a model made of these files, on this machine."""
-    digest = hashlib.sha256()
+# Of a larger file the size and both ends are taken: reading it all would take longer than loading.
+_WHOLE_FILE_BYTES = 2**30
+_END_BYTES = 2**20
+
+
+def make_fingerprint(
+    model_files: Sequence[Path], num_threads: int = 1, name: str = ""
+) -> Fingerprint:
+    """The fingerprint of a model made of these files, on this machine.
+
+    ``name`` stands for one that is not made of files here.
+    """
+    digest = hashlib.sha256(name.encode())
     for path in model_files:
-        digest.update(path.read_bytes())
+        _add_file(digest, path)
     return Fingerprint(
         model_sha256=digest.hexdigest(),
         instruction_set=_instruction_set(),
         libraries={name: version for name in _LIBRARIES if (version := _version(name))},
         num_threads=num_threads,
     )
+
+
+def _add_file(digest: hashlib._Hash, path: Path) -> None:
+    size = path.stat().st_size
+    if size <= _WHOLE_FILE_BYTES:
+        digest.update(path.read_bytes())
+        return
+    digest.update(str(size).encode())
+    with path.open("rb") as file:
+        digest.update(file.read(_END_BYTES))
+        file.seek(-_END_BYTES, 2)
+        digest.update(file.read())
 
 
 def _instruction_set() -> str:

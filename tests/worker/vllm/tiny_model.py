@@ -50,7 +50,9 @@ def load_reference(folder: Path) -> Any:
 
 def prompt_of(number: int, length: int) -> list[int]:
     """Token ids that depend on the number and not on where it is used."""
-    return [(7 * number + 13 * i + i * i * (number % 5 + 1)) % (VOCAB - 1) + 1 for i in range(length)]
+    return [
+        (7 * number + 13 * i + i * i * (number % 5 + 1)) % (VOCAB - 1) + 1 for i in range(length)
+    ]
 
 
 @torch.inference_mode()
@@ -62,7 +64,11 @@ def next_logits(model: Any, prompt: Sequence[int], tokens: Sequence[int]) -> tor
 
 
 def first_mismatch(
-    model: Any, guided: Sequence[int], free: Sequence[int] | None, scale: float, tokens: Sequence[int]
+    model: Any,
+    guided: Sequence[int],
+    free: Sequence[int] | None,
+    scale: float,
+    tokens: Sequence[int],
 ) -> tuple[int, float] | None:
     """Where ``tokens`` leave the greedy two-pass loop, and by which gap of the two best logits.
 
