@@ -35,6 +35,9 @@ logger = logging.getLogger("voxloom.worker.vllm.group_scheduler")
 class GroupScheduler(Scheduler):
     """For ``scheduler_cls``. Needs chunked prefill and asynchronous scheduling to be off."""
 
+    waiting: Any
+    running: list[Request]
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.scheduler_config.enable_chunked_prefill or self.scheduler_config.async_scheduling:
@@ -50,6 +53,7 @@ class GroupScheduler(Scheduler):
         if is_alone(request.sampling_params.extra_args):
             self._alone.append(request.request_id)
 
+    # vLLM's name; where every way into the waiting queue but a preemption's goes through.
     def _enqueue_waiting_request(self, request: Request) -> None:
         mark = _mark(request)
         if mark is None:
@@ -68,7 +72,8 @@ class GroupScheduler(Scheduler):
         if request_ids is not None:
             rows = [self.requests[r] for r in request_ids if r in self.requests]
             request_ids = {row.request_id for first in rows for row in self._unit_of(first)}
-        return super().finish_requests(request_ids, finished_status)
+        finished: list[Request] = super().finish_requests(request_ids, finished_status)
+        return finished
 
     def _free_request(self, request: Request, delay_free_blocks: bool = False) -> Any:
         mark = _mark(request)
@@ -97,7 +102,8 @@ class GroupScheduler(Scheduler):
         for row in offered:
             self.waiting.add_request(row)
         try:
-            return super().schedule(throttle_prefills)
+            output: SchedulerOutput = super().schedule(throttle_prefills)
+            return output
         finally:
             left, self.waiting = list(self.waiting), line
             self._put_back(left)
@@ -198,7 +204,7 @@ class GroupScheduler(Scheduler):
         )
 
     def _num_blocks(self, num_tokens: int) -> int:
-        return -(-num_tokens // self.block_size) * self._num_kv_groups
+        return int(-(-num_tokens // self.block_size)) * self._num_kv_groups
 
     def _num_free_blocks(self) -> int:
         return int(self.kv_cache_manager.block_pool.get_num_free_blocks())
