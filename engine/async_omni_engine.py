@@ -27,7 +27,7 @@ from engine.messages import (
     SamplingParams,
     StageSubmissionMessage,
 )
-from engine.output_queue import OutputQueue, is_terminal
+from engine.output_queue import OutputQueue, StageReports, is_terminal
 from engine.outputs import OmniInteractionPrompt, OmniRequestOutput, to_output
 from engine.pipeline import PipelineConfig, Voice, load_voices
 from engine.request_table import OpenRequest
@@ -320,15 +320,11 @@ class AsyncOmniEngine(EngineHost):
             raise
         request_id, submission = request.request_id, processed.submission
 
-        def report_consumed(stage_id: int, position: int) -> None:
-            self._orchestrator.submit(ConsumedMessage(request_id, stage_id, position))
+        def report_consumed(stage_id: int, num_taken: int) -> None:
+            self._orchestrator.submit(ConsumedMessage(request_id, stage_id, num_taken))
 
-        output_ids = submission.final_output_stage_ids
-        report_every = {
-            i: report_step(caller_budget(self.pipeline, self.config, i, len(output_ids)))
-            for i in output_ids
-        }
-        queue = OutputQueue(self.pipeline.sample_rate, report_every, report_consumed)
+        reports = self._reports(submission.final_output_stage_ids)
+        queue = OutputQueue(self.pipeline.sample_rate, reports, report_consumed)
         opened = OpenRequest(
             queue,
             ticket,
@@ -350,6 +346,18 @@ class AsyncOmniEngine(EngineHost):
             self._table.forget(request_id)
             raise UnavailableError("the engine has been shut down")
         return opened
+
+    def _reports(self, output_ids: Sequence[int]) -> dict[int, StageReports]:
+        """How the outputs that a caller takes are counted and reported, by stage."""
+        budgets = {
+            i: caller_budget(self.pipeline, self.config, i, len(output_ids)) for i in output_ids
+        }
+        return {
+            i: StageReports(
+                self.pipeline.stages[i].engine_output_type == "audio", report_step(budget)
+            )
+            for i, budget in budgets.items()
+        }
 
     def _abort_soon(self, request_id: str, request: OpenRequest) -> None:
         """Abort without waiting; the caller has gone. The id is free once the abort is through."""

@@ -1,7 +1,7 @@
-"""How far a stage may run ahead of those who take its output, in its own positions.
+"""How far a stage may run ahead of those who take its output: in samples of audio, or payloads.
 
-Samples for audio, else units. These bounds hold whatever the load: a replica takes no step for a
-request that has reached its limit, so at most the output of one step comes on top.
+These bounds hold whatever the load: a replica takes no step for a request that has no credit left,
+so at most the output of one step comes on top.
 """
 
 from __future__ import annotations

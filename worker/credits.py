@@ -1,4 +1,4 @@
-"""How far each request may go: no step is taken for one whose output has reached its limit."""
+"""How much each request may send: no step is taken for one that has used its credit up."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from engine.messages import StageRequest
 
 
 @dataclass(slots=True)
-class _Credit:
-    position: int
-    max_position: int
+class _Account:
+    num_sent: int
+    credit: int
 
 
 class Credits:
-    """Positions are those of a stage's output: samples for audio, else units."""
+    """Amounts are samples of audio, or else payloads (``engine.messages.output_size``)."""
 
     def __init__(self) -> None:
-        self._credits: dict[str, _Credit] = {}
+        self._accounts: dict[str, _Account] = {}
 
     def __len__(self) -> int:
-        return len(self._credits)
+        return len(self._accounts)
 
     def add(self, request: StageRequest) -> None:
-        self._credits[request.request_id] = _Credit(request.skip_position, request.max_position)
+        self._accounts[request.request_id] = _Account(request.num_sent, request.credit)
 
-    def grant(self, request_id: str, max_position: int) -> None:
-        """Move the limit on; a grant for a request that is gone is harmless."""
-        credit = self._credits.get(request_id)
-        if credit is not None:
-            credit.max_position = max(credit.max_position, max_position)
+    def grant(self, request_id: str, credit: int) -> None:
+        """Raise the credit; a grant for a request that is gone is harmless."""
+        account = self._accounts.get(request_id)
+        if account is not None:
+            account.credit = max(account.credit, credit)
 
-    def note_output(self, request_id: str, position: int) -> None:
-        """The request's output has come so far."""
-        credit = self._credits.get(request_id)
-        if credit is not None:
-            credit.position = position
+    def use(self, request_id: str, size: int) -> None:
+        """So much was sent for the request."""
+        account = self._accounts.get(request_id)
+        if account is not None:
+            account.num_sent += size
 
     def allows(self, request_id: str) -> bool:
         """Whether the request may be stepped; an unknown one may not."""
-        credit = self._credits.get(request_id)
-        return credit is not None and credit.position < credit.max_position
+        account = self._accounts.get(request_id)
+        return account is not None and account.num_sent < account.credit
 
     def drop(self, request_id: str) -> None:
-        self._credits.pop(request_id, None)
+        self._accounts.pop(request_id, None)

@@ -19,14 +19,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from engine.errors import ConfigError, VoxloomError
 from engine.messages import (
     Fingerprint,
     Ping,
     Pong,
     StageAbort,
     StageCredit,
-    StageError,
     StageInteraction,
     StageOutput,
     StagePause,
@@ -40,8 +38,11 @@ from engine.messages import (
     TrialAsk,
     TrialEnd,
     TrialGrant,
+    output_size,
 )
 from worker.credits import Credits
+from worker.failures import describe, stage_error
+from worker.liveness import Liveness
 from worker.routing import route_step
 from worker.scheduler import AudioScheduler
 from worker.stage_model import StageContext, StageModel, StepOutput
@@ -81,7 +82,7 @@ class StepLoop:
         self._output_type = context.stage.engine_output_type
         self._transport = transport
         self._clock = clock
-        self._orphan_timeout_s = orphan_timeout_s
+        self._liveness = Liveness(orphan_timeout_s, clock)
         self._scheduler = AudioScheduler(
             max_batch_size=context.stage.max_batch_size,
             steps_in_flight=context.stage.steps_in_flight,
@@ -98,7 +99,6 @@ class StepLoop:
         self._trials = Trials()
         self._credits = Credits()
         self._granted: str | None = None
-        self._last_ping_at = clock()
         self._stopping = False
 
     def fingerprint(self) -> Fingerprint:
@@ -117,8 +117,7 @@ class StepLoop:
             self._check_trial()
             self._start_steps()
             self._check_steps()
-            if self._clock() - self._last_ping_at > self._orphan_timeout_s:
-                logger.error("no ping for %g s: the orchestrator is gone", self._orphan_timeout_s)
+            if self._liveness.is_orphaned:
                 break
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -127,7 +126,7 @@ class StepLoop:
     def _handle(self, message: ToReplica) -> None:
         match message:
             case Ping():
-                self._last_ping_at = self._clock()
+                self._liveness.note_ping()
                 self._transport.send_control(
                     Pong(message.seq, self._scheduler.num_requests + self._trials.num_held)
                 )
@@ -158,7 +157,7 @@ class StepLoop:
             case StageResume():
                 self._scheduler.set_paused(request_id, False, now)
             case StageCredit():
-                self._credits.grant(request_id, message.max_position)
+                self._credits.grant(request_id, message.credit)
         self._refresh(request_id, now)
 
     def _add(self, message: StageRequest, now: float) -> None:
@@ -275,7 +274,7 @@ class StepLoop:
             return
         for request_id in batch:
             self._drop(request_id)
-        self._transport.send(StepFailed(batch, _describe(error)))
+        self._transport.send(StepFailed(batch, describe(error)))
 
     def _send_output(self, result: _StepResult, output: StepOutput, now: float) -> None:
         aborted = {
@@ -290,7 +289,8 @@ class StepLoop:
             StageOutput(rows, len(result.batch), routed.num_routed_rows, result.step_ms)
         )
         for row in rows:
-            self._credits.note_output(row.request_id, row.start_sample + row.num_samples)
+            is_audio = self._output_type == "audio"
+            self._credits.use(row.request_id, output_size(is_audio, row.payload, row.num_samples))
             if row.payload is not None:
                 num_samples = row.num_samples if self._output_type == "audio" else 0
                 self._scheduler.output_sent(row.request_id, num_samples, now)
@@ -309,12 +309,7 @@ class StepLoop:
         if not self._scheduler.knows(request_id):
             return
         self._drop(request_id)
-        if isinstance(error, VoxloomError):
-            failure = StageError(request_id, error.code, error.message, error.param, unit)
-        else:
-            logger.error("request %s failed", request_id, exc_info=error)
-            failure = StageError(request_id, "stage_failed", _describe(error), unit=unit)
-        self._transport.send(failure)
+        self._transport.send(stage_error(request_id, error, unit))
 
     def _drop(self, request_id: str) -> None:
         self._trials.drop(request_id)
@@ -331,9 +326,3 @@ class StepLoop:
         if self._scheduler.knows(request_id):
             can_run = self._credits.allows(request_id) and self._model.has_work(request_id)
             self._scheduler.set_runnable(request_id, can_run, now)
-
-
-def _describe(error: Exception) -> str:
-    """What a client may read: a sentence that was written for people, or the kind of error."""
-    reason = str(error) if isinstance(error, ConfigError) else type(error).__name__
-    return f"the stage failed at this request: {reason}"

@@ -19,7 +19,6 @@ from collections.abc import Callable
 
 from engine.config import EngineConfig
 from engine.messages import (
-    INTERACTION_KINDS,
     AbortMessage,
     ConsumedMessage,
     DrainMessage,
@@ -44,8 +43,9 @@ from engine.messages import (
 from engine.orchestrator.counters import CoreCounters, StageCounters
 from engine.orchestrator.credit import CreditPolicy
 from engine.orchestrator.deadlines import overdue
-from engine.orchestrator.effects import AnswerAbort, Deliver, Effect, SendControl
+from engine.orchestrator.effects import AnswerAbort, Effect, SendControl
 from engine.orchestrator.flow import RequestFlow
+from engine.orchestrator.interactions import Interactions
 from engine.orchestrator.records import RequestRecord, StageState, new_record
 from engine.orchestrator.releases import Releases
 from engine.orchestrator.supervisor import ReplicaSupervisor
@@ -81,6 +81,7 @@ class OrchestratorCore:
             emit=self._emit,
             forget=self._forget,
         )
+        self._interactions = Interactions(self._flow, self.counters, self._emit)
         self._drain_deadline: float | None = None
         self._handlers: dict[type, Callable[..., None]] = {
             StageSubmissionMessage: self._submission,
@@ -217,27 +218,13 @@ class OrchestratorCore:
         record = self._requests.get(message.request_id)
         if record is None:
             return  # it has ended meanwhile: its terminal message says so
-        if message.kind not in INTERACTION_KINDS:
-            known = ", ".join(INTERACTION_KINDS)
-            self._refuse(record, message, f"unknown interaction {message.kind!r}; known: {known}")
-        elif message.kind == "interrupt":
-            self._flow.interrupt(record, message, now)
-            self._start_waiting(now)
-        elif record.input_closed and message.kind in ("flush", "update"):
-            self._refuse(record, message, f"{message.kind}: the request takes no more text")
-        else:
-            self._flow.interact(record, message, now)
-
-    def _refuse(self, record: RequestRecord, message: InteractionMessage, reason: str) -> None:
-        error = ErrorMessage(
-            record.request_id, "invalid_value", reason, fatal=False, event_id=message.event_id
-        )
-        self._emit(Deliver(error))
+        self._interactions.carry_out(record, message, now)
+        self._start_waiting(now)
 
     def _consumed(self, message: ConsumedMessage, now: float) -> None:
         record = self._requests.get(message.request_id)
         if record is not None:
-            self._flow.consumed(record, message.stage_id, message.position)
+            self._flow.consumed(record, message.stage_id, message.num_taken)
 
     def _abort(self, message: AbortMessage, now: float) -> None:
         for request_id in message.request_ids:

@@ -6,9 +6,7 @@ import logging
 from collections.abc import Callable
 
 from engine.messages import (
-    AckMessage,
     ErrorMessage,
-    InteractionMessage,
     OutputMessage,
     OutputRow,
     Payload,
@@ -17,6 +15,7 @@ from engine.messages import (
     StagePause,
     StageResume,
     ToReplica,
+    output_size,
 )
 from engine.orchestrator.counters import CoreCounters
 from engine.orchestrator.credit import CreditPolicy
@@ -86,7 +85,7 @@ class RequestFlow:
         progress.fingerprint = replica.fingerprint
         self._counters.num_replays += progress.num_starts > 1
         progress.state, progress.has_finish_row = StageState.BOUND, False
-        progress.granted = self._credit.limit(record, stage_id)
+        progress.credit = self._credit.total(record, stage_id)
         if stage_id == 0 and record.group is not None:
             record.group.restart()
         for request in record.stage_requests(stage_id):
@@ -159,16 +158,17 @@ class RequestFlow:
         if row.start_sample != progress.position:
             self._replay_gap(record, stage_id)
             return
-        progress.position += row.num_samples
-        progress.has_finish_row = row.finished
-        if stage_id == 0 and record.group is not None:
-            # No checkpoint: a replay steps the whole group from its start.
+        is_grouped = stage_id == 0 and record.group is not None
+        if is_grouped:
+            row.checkpoint = None  # a replay steps the whole group from its start
+        is_further = progress.take_row(row, self._size(stage_id, row))
+        if is_further and stage_id > 0:
+            self._grant(record, stage_id - 1)
+        if is_grouped:
+            assert record.group is not None
             record.group.take_parent(row, now)
             self._pass_on_group(record, now)
         else:
-            is_further = progress.note_checkpoint(row.units_done, row.done_position, row.checkpoint)
-            if is_further and stage_id > 0:
-                self._grant(record, stage_id - 1)
             self._complete_row(record, stage_id, row, now)
         if progress.is_out_of_credit and not record.has_ended:
             self._grant(record, stage_id)
@@ -199,7 +199,8 @@ class RequestFlow:
     def _complete_row(
         self, record: RequestRecord, stage_id: int, row: OutputRow, now: float
     ) -> None:
-        record.stages[stage_id].passed_position = row.start_sample + row.num_samples
+        size = self._size(stage_id, row)
+        record.stages[stage_id].num_passed += size
         if row.finished:
             record.stages[stage_id].state = StageState.FINISHED
             self._pools[stage_id].release(record.request_id)
@@ -212,7 +213,7 @@ class RequestFlow:
                 row.payload or {},
                 now,
                 final=row.finished,
-                size=row.num_samples,
+                size=size,
             )
         if stage_id in record.submission.final_output_stage_ids:
             self._output(record, stage_id, row, now)
@@ -247,9 +248,9 @@ class RequestFlow:
             name = self._pools[stage_id].config.name
             self.fail(record, "stage_failed", f"stage {name!r} keeps losing output")
             return
-        self._take_back(record, stage_id)
+        self.take_back(record, stage_id)
 
-    def _take_back(self, record: RequestRecord, stage_id: int) -> None:
+    def take_back(self, record: RequestRecord, stage_id: int) -> None:
         """Have the replica let go of a request that goes on; it restarts when it has."""
         replica = self._pools[stage_id].replica_of(record.request_id)
         assert replica is not None, "a bound stage has a replica"
@@ -272,38 +273,9 @@ class RequestFlow:
         update = record.stages[stage_id].append_update(
             record.request_id, payload, final=final, size=size
         )
-        self._send_input(record, stage_id, update, now)
+        self.send_input(record, stage_id, update, now)
 
-    def interact(self, record: RequestRecord, message: InteractionMessage, now: float) -> None:
-        """Pause, resume, flush or update; acknowledged as soon as it is in force or in order."""
-        if message.kind in ("pause", "resume"):
-            self._set_paused(record, message.kind == "pause")
-        else:
-            item = record.stages[0].append_interaction(
-                record.request_id, message.kind, message.arguments
-            )
-            self._send_input(record, 0, item, now)
-        self._emit(Deliver(AckMessage(record.request_id, message.event_id, message.kind)))
-
-    def interrupt(self, record: RequestRecord, message: InteractionMessage, now: float) -> None:
-        """Drop all that was not delivered. A request that takes no more text ends here."""
-        result = {"resume_sample": record.delivered_samples, **message.arguments}
-        self._emit(Deliver(AckMessage(record.request_id, message.event_id, message.kind, result)))
-        if record.input_closed:
-            self._counters.num_finished += 1
-            stage_id = record.submission.final_output_stage_ids[-1]
-            position = record.stages[stage_id].position
-            self.end(
-                record,
-                OutputMessage(record.request_id, stage_id, None, position, finished=True),
-            )
-            return
-        for stage_id, progress in enumerate(record.stages):
-            progress.cut()
-            if progress.state is StageState.BOUND:
-                self._take_back(record, stage_id)
-
-    def _send_input(self, record: RequestRecord, stage_id: int, item: Input, now: float) -> None:
+    def send_input(self, record: RequestRecord, stage_id: int, item: Input, now: float) -> None:
         """Send an input on, if the stage runs; else the journal keeps it for its start."""
         progress = record.stages[stage_id]
         if progress.state is StageState.BOUND:
@@ -339,23 +311,28 @@ class RequestFlow:
 
     # --- credit and pauses -----------------------------------------------------------------------
 
-    def consumed(self, record: RequestRecord, stage_id: int, position: int) -> None:
-        """The caller has taken a stage's output up to there."""
+    def consumed(self, record: RequestRecord, stage_id: int, num_taken: int) -> None:
+        """The caller has taken so much of a stage's output in all."""
         progress = record.stages[stage_id]
-        progress.caller_position = max(progress.caller_position, position)
+        progress.num_taken = max(progress.num_taken, num_taken)
         self._grant(record, stage_id)
 
     def _grant(self, record: RequestRecord, stage_id: int) -> None:
         """Let a stage go on, if there is room for more of its output."""
         if record.stages[stage_id].state is not StageState.BOUND:
             return  # its start will say how far it may go
-        limit = self._credit.grant(record, stage_id)
-        if limit is not None:
+        credit = self._credit.grant(record, stage_id)
+        if credit is not None:
             replica = self._pools[stage_id].replica_of(record.request_id)
             assert replica is not None, "a bound stage has a replica"
-            self._send_control(replica, StageCredit(record.request_id, limit))
+            self._send_control(replica, StageCredit(record.request_id, credit))
 
-    def _set_paused(self, record: RequestRecord, is_paused: bool) -> None:
+    def _size(self, stage_id: int, row: OutputRow) -> int:
+        is_audio = self._pipeline.stages[stage_id].engine_output_type == "audio"
+        return output_size(is_audio, row.payload, row.num_samples)
+
+    def set_paused(self, record: RequestRecord, is_paused: bool) -> None:
+        """Hold every stage of the request, or let them go on."""
         if is_paused == record.is_paused:
             return
         record.is_paused = is_paused

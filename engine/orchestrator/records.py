@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from engine.messages import (
     Fingerprint,
+    OutputRow,
     Payload,
     StageInteraction,
     StageRequest,
@@ -34,11 +35,12 @@ class StageProgress:
 
     ``inputs`` is the journal: the inputs from ``units_done`` on, which a replay sends again. Of a
     later stage it is bounded by the credit of the stage before; of stage 0 by what the client has
-    sent and the stage has not yet turned into output. ``num_waiting`` is the size of the inputs, as
-    positions of the stage before.
+    sent and the stage has not yet turned into output. Of a language model's own tokens only those
+    of the passage that is open are kept.
 
-    Output has been made up to ``position``; it was passed on up to ``passed_position`` and taken by
-    the caller up to ``caller_position``. The replica may go on up to ``granted``.
+    The stage has sent ``num_sent`` and may send ``credit``; ``num_passed`` of it went on to the
+    next stage, in which ``num_waiting`` (kept there) waits, and ``num_taken`` was taken by the
+    caller. All of these are samples of audio, or else payloads.
     """
 
     num_inputs: int = 0
@@ -52,10 +54,14 @@ class StageProgress:
     done_position: int = 0
     checkpoint: dict[str, Any] | None = None
     position: int = 0
-    passed_position: int = 0
-    caller_position: int = 0
-    granted: int = 0
+    num_sent: int = 0
+    num_passed: int = 0
+    num_taken: int = 0
+    credit: int = 0
     cut_position: int = 0
+    first_passage: int = 0
+    open_passage: int = 0
+    open_tokens: list[int] = field(default_factory=list)
     has_finish_row: bool = False
     num_starts: int = 0
     num_gaps: int = 0
@@ -66,12 +72,12 @@ class StageProgress:
     @property
     def is_out_of_credit(self) -> bool:
         """It waits for whoever takes its output."""
-        return self.position >= self.granted
+        return self.num_sent >= self.credit
 
     def append_update(
         self, request_id: str, payload: Payload, *, final: bool, size: int = 0
     ) -> StageUpdate:
-        """``size``: how far the output of the stage before went on with this input."""
+        """``size``: what the stage before used of its credit for this input."""
         update = StageUpdate(request_id, self.num_inputs, payload, final=final)
         self._append(update, size)
         return update
@@ -82,6 +88,20 @@ class StageProgress:
         interaction = StageInteraction(request_id, self.num_inputs, kind, arguments)
         self._append(interaction, 0)
         return interaction
+
+    def take_row(self, row: OutputRow, size: int) -> bool:
+        """A row that follows on what came before: note how far the stage is, and what it said.
+
+        Whether a replay would start further on now. ``size`` is what it uses of the credit.
+        """
+        self.position += row.num_samples
+        self.num_sent += size
+        self.has_finish_row = row.finished
+        self.open_tokens += row.tokens
+        if row.ends_passage:
+            self.open_tokens.clear()
+            self.open_passage += 1
+        return self.note_checkpoint(row.units_done, row.done_position, row.checkpoint)
 
     def note_checkpoint(
         self, units_done: int, done_position: int, checkpoint: dict[str, Any] | None = None
@@ -98,7 +118,7 @@ class StageProgress:
         if not is_further:
             return False
         self.units_done, self.done_position = units_done, done_position
-        self.checkpoint = checkpoint
+        self.checkpoint, self.first_passage = checkpoint, self.open_passage
         while self.inputs and self.inputs[0].unit < units_done:
             head = self.inputs[0]
             if isinstance(head, StageUpdate) and head.final:
@@ -117,7 +137,11 @@ class StageProgress:
         self.num_waiting = 0
         self.units_done, self.done_position = self.num_inputs, self.position
         self.checkpoint = None
-        self.cut_position = self.passed_position = self.caller_position = self.position
+        self.cut_position = self.position
+        self.num_passed = self.num_taken = self.num_sent
+        self.open_passage += bool(self.open_tokens)
+        self.open_tokens.clear()
+        self.first_passage = self.open_passage
 
     def count_gap(self) -> int:
         """One more gap in the output; counted anew wherever output came after the last one."""
@@ -193,9 +217,13 @@ class RequestRecord:
             skip_position=progress.position,
             cut_position=progress.cut_position,
             checkpoint=progress.checkpoint,
-            max_position=progress.granted,
+            credit=progress.credit,
+            num_sent=progress.num_sent,
             paused=self.is_paused,
             suspect=progress.is_suspect,
+            first_passage=progress.first_passage,
+            open_passage=progress.open_passage,
+            prefix_tokens=list(progress.open_tokens),
         )
         if not is_first or self.group is None:
             return [request]

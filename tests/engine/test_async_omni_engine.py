@@ -114,7 +114,7 @@ def test_a_caller_that_does_not_read_holds_a_bounded_amount_of_audio() -> None:
 
             def look(core: object) -> tuple[int, int]:
                 progress = core._requests["slow"].stages[1]  # type: ignore[attr-defined]
-                return progress.position, progress.caller_position
+                return progress.num_sent, progress.num_taken
 
             made, taken = engine._orchestrator.inspect(look).result(5)
             assert made - taken < 2 * 24000 + CHUNK_SAMPLES

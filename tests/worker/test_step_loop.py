@@ -317,7 +317,7 @@ def test_a_request_waits_at_its_limit_and_goes_on_with_more_credit() -> None:
 
     made: list[int] = []
     lanes = FakeLanes(script)
-    lanes.put(request("a", "one two three four five", max_position=1), Ping(1))
+    lanes.put(request("a", "one two three four five", credit=1), Ping(1))
     run_loop(NotesStage(), lanes)
     assert max(made[:20]) <= 3
     assert sum(o.num_routed_rows for o in lanes.outputs()) == 5

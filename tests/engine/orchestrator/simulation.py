@@ -95,7 +95,8 @@ class HeldRequest:
     position: int = 0
     size: int = 1  # of one output
     num_flushes: int = 0
-    max_position: int = 0
+    num_sent: int = 0
+    credit: int = 0
 
     def put(self, unit: int, num_outputs: int) -> None:
         assert unit == self.num_inputs, "inputs come in order, none twice"
@@ -135,8 +136,7 @@ class HeldRequest:
 
     @property
     def has_work(self) -> bool:
-        position = max(self.position, self.request.skip_position)
-        if self.is_paused or position >= self.max_position:
+        if self.is_paused or self.num_sent >= self.credit:
             return False
         return bool(self.inputs) or not self.is_open
 
@@ -189,7 +189,7 @@ class FakeReplica:
             case StageCredit():
                 held = self.requests.get(message.request_id)
                 if held is not None:
-                    held.max_position = max(held.max_position, message.max_position)
+                    held.credit = max(held.credit, message.credit)
 
     def drop(self, request_id: str) -> None:
         self.requests.pop(request_id, None)
@@ -265,7 +265,8 @@ class FakeReplica:
             position=message.start_position,
             num_inputs=message.first_unit,
             size=1 if self.stage_id == 0 else CHUNK,
-            max_position=message.max_position,
+            num_sent=message.num_sent,
+            credit=message.credit,
         )
         self.requests[message.request_id] = held
         if message.suspect:
@@ -292,6 +293,7 @@ class FakeReplica:
         if held.inputs:
             held.take()
             num_samples = min(held.size, max(0, held.position - skip))
+            held.num_sent += num_samples
         end = max(held.position, skip)
         payload = {"audio": num_samples} if num_samples else None
         return OutputRow(
@@ -314,7 +316,7 @@ class Caller:
     is_closed: bool
     num_samples: int = 0
     num_outputs: int = 1
-    positions: dict[int, int] = field(default_factory=dict)  # of each stage's output
+    sent: dict[int, int] = field(default_factory=dict)  # of each stage's output
     consumed: dict[int, int] = field(default_factory=dict)
     was_cut: bool = False
     terminals: list[OutputMessage | ErrorMessage] = field(default_factory=list)
@@ -398,10 +400,10 @@ class Simulation:
 
     def consume(self, request_id: str) -> None:
         caller = self.callers[request_id]
-        for stage_id, position in caller.positions.items():
-            if caller.consumed.get(stage_id, 0) != position:
-                caller.consumed[stage_id] = position
-                self.submit(ConsumedMessage(request_id, stage_id, position))
+        for stage_id, sent in caller.sent.items():
+            if caller.consumed.get(stage_id, 0) != sent:
+                caller.consumed[stage_id] = sent
+                self.submit(ConsumedMessage(request_id, stage_id, sent))
 
     def submit(self, message: ToOrchestrator) -> None:
         self.carry_out(self.core.handle(message, self.now))
@@ -534,9 +536,9 @@ class Simulation:
 
     def _check_buffered(self, caller: Caller) -> None:
         """What waits for a caller is within its bound, but for the output of one step."""
-        for stage_id, position in caller.positions.items():
+        for stage_id, sent in caller.sent.items():
             budget = caller_budget(self.core.pipeline, self.config, stage_id, caller.num_outputs)
-            waiting = position - caller.consumed.get(stage_id, 0)
+            waiting = sent - caller.consumed.get(stage_id, 0)
             assert waiting < budget + (CHUNK if stage_id == 1 else 1), "too much was made"
 
     def _check_waiting(self) -> None:
@@ -552,7 +554,7 @@ class Simulation:
         match message:
             case AckMessage():
                 if message.kind == "interrupt":  # what was not taken is dropped
-                    caller.consumed = dict(caller.positions)
+                    caller.consumed = dict(caller.sent)
                 caller.acks.append(message.event_id)
             case ErrorMessage() if not message.fatal:
                 caller.acks.append(f"error:{message.event_id}")
@@ -566,7 +568,7 @@ class Simulation:
         if message.stage_id == 1 and message.payload is not None:
             assert message.start_sample == caller.num_samples, "a gap or an overlap was delivered"
             caller.num_samples += message.num_samples
-        caller.positions[message.stage_id] = message.start_sample + message.num_samples
+        caller.sent[message.stage_id] = message.start_sample + message.num_samples
         if message.finished:
             caller.terminals.append(message)
             if message.stage_id == 1:
