@@ -26,6 +26,7 @@ from server.context import RequestContext, context_of
 from server.decoding import DecoderPool
 from server.disconnect import run_while_connected
 from server.encoding import AsyncEncoder
+from server.engine_port import Ticket
 from server.errors import envelope, internal_error
 from server.metrics import ListenerMeter, ServerMetrics
 from server.middleware import StreamBrokenError
@@ -74,6 +75,7 @@ class ChatResponse(Response):
         self._plan = plan
         self._completion = Completion(plan.model)
         self._spending = Spending()
+        self._tickets: list[Ticket] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not await run_while_connected(self._reply(scope, send), receive):
@@ -92,6 +94,10 @@ class ChatResponse(Response):
                 await self._send_whole(context, sender)
         except Exception as error:
             await self._fail(error, context, sender)
+        finally:
+            # The engine has done so, but for requests that it was never asked for.
+            for ticket in self._tickets:
+                ticket.release()
 
     # --- hearing ---------------------------------------------------------------------------------
 
@@ -102,7 +108,7 @@ class ChatResponse(Response):
         text: list[str] = []
         try:
             job = Transcription(engine, context.engine_request_id(), reader)
-            async with aclosing(job.passages({}, engine.admit(), self._deadline())) as passages:
+            async with aclosing(job.passages({}, self._admit(), self._deadline())) as passages:
                 async for passage in passages:
                     text += [segment["text"] for segment in passage.segments]
             self._spending.heard_ms += job.duration_s * 1000
@@ -123,10 +129,10 @@ class ChatResponse(Response):
                 context.engine_request_id(),
                 prompt,
                 speaks=self._plan.speaks,
-                ticket=talk.engine.admit(),
+                ticket=ticket,
                 deadline=self._deadline(),
             )
-            for _ in range(self._plan.num_choices)
+            for ticket in [self._admit() for _ in range(self._plan.num_choices)]
         ]
 
     async def _send_whole(self, context: RequestContext, sender: BodySender) -> None:
@@ -260,6 +266,11 @@ class ChatResponse(Response):
         if choice.audio_id is None or not choice.text:
             return None
         return self._service.shelf.put(choice.audio_id, choice.text)
+
+    def _admit(self) -> Ticket:
+        """A ticket that goes back when the response ends."""
+        self._tickets.append(self._service.talk.engine.admit())
+        return self._tickets[-1]
 
     def _deadline(self) -> float | None:
         timeout_s = self._service.talk.settings.request_timeout_s

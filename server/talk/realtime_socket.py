@@ -278,12 +278,16 @@ class RealtimeSocket:
         given = {key: value for key, value in prompt.items() if value}
         recording = Transcription(engine, self._context.engine_request_id(), _Memory(audio))
         text = ""
-        async with aclosing(recording.passages(given, engine.admit(), None)) as passages:
-            async for passage in passages:
-                delta = "".join(segment["text"] for segment in passage.segments)
-                delta = delta if text else delta.lstrip()
-                text += delta
-                await self._perform(self._session.take_words_delta(order.item_id, delta))
+        ticket = engine.admit()
+        try:
+            async with aclosing(recording.passages(given, ticket, None)) as passages:
+                async for passage in passages:
+                    delta = "".join(segment["text"] for segment in passage.segments)
+                    delta = delta if text else delta.lstrip()
+                    text += delta
+                    await self._perform(self._session.take_words_delta(order.item_id, delta))
+        finally:
+            ticket.release()
         return text.strip()
 
     # --- answering -------------------------------------------------------------------------------
