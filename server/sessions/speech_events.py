@@ -99,6 +99,7 @@ def audio_done(
         "duration_ms": to_ms(utterance.num_samples - unit.first_sample, source_rate),
         "error": False,
         **ending,
+        **_warnings(unit.warnings),
     }
 
 
@@ -109,6 +110,7 @@ def session_done(utterance: Utterance, **ending: bool) -> dict[str, Any]:
         "utterance_index": utterance.index,
         "total_sentences": utterance.num_units,
         **ending,
+        **_warnings(utterance.warnings),
     }
 
 
@@ -145,6 +147,10 @@ def _reached(name: str, utterance: Utterance, sample: int, source_rate: int) -> 
         f"{name}_chars": num_chars,
         f"{name}_text": utterance.text.slice(0, num_chars),
     }
+
+
+def _warnings(warnings: list[str]) -> dict[str, Any]:
+    return {"warnings": warnings} if warnings else {}
 
 
 def _place(utterance: Utterance, unit: Unit) -> dict[str, Any]:
