@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from engine.errors import OverloadedError, VoxloomError
+from server.audio.av_writer import decoder_delay_ms
 from server.audio.formats import AudioFormat
 from server.sessions.spoken import WordTime, describe_word, to_ms
 from server.sessions.utterance import Unit, Utterance
@@ -44,6 +45,7 @@ def audio_start(
     }
     if has_words:
         event["word_timestamps"] = True
+        event["decoder_delay_ms"] = decoder_delay_ms(fmt, rates[1])
     return event
 
 
