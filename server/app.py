@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from server.encoding import EncoderPool
 from server.engine_life import EngineLife
 from server.engine_port import EnginePort
 from server.errors import handle_http_exception, handle_validation_error, handle_voxloom_error
+from server.loop_lag import watch_lag
 from server.metrics import ServerMetrics
 from server.middleware import ApiKeyGate, BodyLimit, CanonicalPaths, Cors, RequestScope
 from server.routes.docs import docs_routes
@@ -53,7 +55,7 @@ def create_app(engine: EnginePort, settings: ServerSettings | None = None) -> Fa
         # FastAPI's own pages load their scripts from elsewhere, and this server runs offline.
         docs_url=None,
         redoc_url=None,
-        lifespan=_lifespan(life, encoders),
+        lifespan=_lifespan(life, encoders, metrics),
         exception_handlers={
             VoxloomError: handle_voxloom_error,
             HTTPException: handle_http_exception,
@@ -67,13 +69,15 @@ def create_app(engine: EnginePort, settings: ServerSettings | None = None) -> Fa
     return app
 
 
-def _lifespan(life: EngineLife, encoders: EncoderPool) -> Any:
+def _lifespan(life: EngineLife, encoders: EncoderPool, metrics: ServerMetrics) -> Any:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         life.start()
+        watch = asyncio.create_task(watch_lag(metrics.loop_lag.observe))
         try:
             yield
         finally:
+            watch.cancel()
             await life.end()
             encoders.close()
 
