@@ -60,7 +60,7 @@ class FakeEngine(FakeStreams):
     """See the module."""
 
     pipeline = PIPELINE
-    voices = VOICES
+    voices: tuple[Voice, ...] = VOICES
     metrics = _Metrics()
 
     def __init__(self, script: Script | None = None, max_running: int = 8) -> None:

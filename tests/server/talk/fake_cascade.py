@@ -48,7 +48,7 @@ class FakeCascade(FakeEngine):
     """Answers every request with the plot."""
 
     pipeline = PIPELINE
-    voices = (Voice("anna", "Anna", "en", "female", "clear", ("alloy",)),)
+    voices: tuple[Voice, ...] = (Voice("anna", "Anna", "en", "female", "clear", ("alloy",)),)
 
     def __init__(self, plot: Plot) -> None:
         super().__init__()
