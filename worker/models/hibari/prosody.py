@@ -165,6 +165,7 @@ class ProsodyStage:
             locate=chunk.locate,
             shape=speaker.shape,
             model_path=speaker.model_path,
+            warnings=chunk.warnings,
         )
 
     def _net(self, model_path: str) -> ProsodyNet:

@@ -35,7 +35,8 @@ class SpokenChunk:
     """Phonemes, who speaks them, and where their words are in the request's text.
 
     ``sentence`` is the place of the whole sentence there; ``ends_sentence``: it has no further
-    chunk.
+    chunk. ``warnings``: what was skipped or changed since the chunk before, in a text that came in
+    pieces.
     """
 
     phonemes: PhonemeChunk
@@ -43,6 +44,7 @@ class SpokenChunk:
     locate: Callable[[Span], Span]
     sentence: Span
     ends_sentence: bool
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,8 @@ class _Piece:
     speaker: Speaker
 
 
-_Line: TypeAlias = tuple[Sentence, _Piece]
+# A sentence, its piece, and the warnings of that piece and of those before it that had no sentence.
+_Line: TypeAlias = tuple[Sentence, _Piece, tuple[str, ...]]
 
 
 class TextSource:
@@ -65,10 +68,13 @@ class TextSource:
         self._speaker = speaker
         self._splitter = SentenceSplitter()
         self._pieces: deque[_Piece] = deque()
-        self._sentences: Iterator[_Line] = iter(())
+        self._piece: _Piece | None = None
+        self._sentences: Iterator[Sentence] = iter(())
         self._next_line: _Line | None = None
         self._chunks: Iterator[SpokenChunk] = iter(())
         self._next_chunk: SpokenChunk | None = None
+        self._unread_warnings: tuple[str, ...] = ()
+        self._unsaid_warnings: tuple[str, ...] = ()
 
     @property
     def is_exhausted(self) -> bool:
@@ -129,14 +135,18 @@ class TextSource:
 
     def _read_line(self) -> _Line | None:
         while True:
-            line = next(self._sentences, None)
-            if line is not None or not self._pieces:
-                return line
-            piece = self._pieces.popleft()
-            self._sentences = _lines(piece)
+            sentence = next(self._sentences, None)
+            if sentence is not None and self._piece is not None:
+                warnings, self._unread_warnings = self._unread_warnings, ()
+                return sentence, self._piece, warnings
+            if not self._pieces:
+                return None
+            self._piece = self._pieces.popleft()
+            self._unread_warnings += self._piece.clean.warnings
+            self._sentences = iter(split_sentences(self._piece.clean.text))
 
     def _chunks_of(self, line: _Line) -> Iterator[SpokenChunk]:
-        sentence, piece = line
+        sentence, piece, warnings = line
 
         def locate(span: Span) -> Span:
             original = piece.clean.original_span(span.start, span.end)
@@ -146,10 +156,8 @@ class TextSource:
         # All of them at once: the first one costs the reading of the whole sentence anyway.
         chunks = list(phonemizer.chunks(sentence, logger.warning))
         span = locate(sentence.span)
+        self._unsaid_warnings += warnings
         for number, phonemes in enumerate(chunks, 1):
-            yield SpokenChunk(phonemes, piece.speaker, locate, span, number == len(chunks))
-
-
-def _lines(piece: _Piece) -> Iterator[_Line]:
-    for sentence in split_sentences(piece.clean.text):
-        yield sentence, piece
+            told, self._unsaid_warnings = self._unsaid_warnings, ()
+            is_last = number == len(chunks)
+            yield SpokenChunk(phonemes, piece.speaker, locate, span, is_last, told)
