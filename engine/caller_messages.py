@@ -66,13 +66,15 @@ class InteractionMessage(Message, tag="interaction"):
 
     ``interrupt`` drops what has not been sent, ``flush`` speaks what is buffered although no
     sentence end has come, ``pause`` and ``resume`` hold the sound, ``update`` changes the voice
-    from the next segment on.
+    from the next segment on. ``refused`` is the answer to one that must not be carried out; it
+    takes its place among the other answers.
     """
 
     request_id: str
     event_id: str
     kind: str
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
+    refused: ErrorMessage | None = None
 
 
 class ConsumedMessage(Message, tag="consumed"):
@@ -123,7 +125,10 @@ class OutputMessage(Message, tag="output"):
 
 
 class ErrorMessage(Message, tag="error"):
-    """The terminal message of a request that failed, or (``fatal`` false) of one interaction."""
+    """The terminal message of a request that failed, or (``fatal`` false) of one interaction.
+
+    The latter repeats the interaction's ``event_id`` and ``kind``.
+    """
 
     request_id: str
     code: str
@@ -131,6 +136,22 @@ class ErrorMessage(Message, tag="error"):
     param: str | None = None
     fatal: bool = True
     event_id: str | None = None
+    kind: str = ""
+
+
+def refusal(
+    message: InteractionMessage, code: str, reason: str, param: str | None = None
+) -> ErrorMessage:
+    """The answer to an interaction that harms nothing and is not carried out."""
+    return ErrorMessage(
+        message.request_id,
+        code,
+        reason,
+        param,
+        fatal=False,
+        event_id=message.event_id,
+        kind=message.kind,
+    )
 
 
 class AckMessage(Message, tag="ack"):

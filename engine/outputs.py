@@ -25,12 +25,22 @@ class OmniInteractionPrompt:
 
 @dataclass(frozen=True, slots=True)
 class InteractionResult:
-    """The answer to one interaction; ``error`` is set when it was refused."""
+    """The answer to one interaction.
+
+    ``error`` says why it was refused, ``code`` and ``param`` as an exception would.
+    """
 
     event_id: str
     kind: str
     result: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
+    code: str | None = None
+    param: str | None = None
+
+    def check(self) -> None:
+        """Raise the refusal as the exception that it stands for, if it is one."""
+        if self.error is not None:
+            raise error_from_code(self.code or "", self.error, self.param)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,17 @@ class OmniRequestOutput:
     queue_wait_ms: float = 0.0
 
 
+def refused(message: ErrorMessage) -> InteractionResult:
+    """What a caller gets for the refusal of an interaction."""
+    return InteractionResult(
+        message.event_id or "",
+        message.kind,
+        error=message.message,
+        code=message.code,
+        param=message.param,
+    )
+
+
 def to_output(
     message: ToCaller, sample_rate: int, warnings: tuple[str, ...] = ()
 ) -> OmniRequestOutput:
@@ -64,7 +85,7 @@ def to_output(
         case ErrorMessage():
             if message.fatal:
                 raise error_from_code(message.code, message.message, message.param)
-            answer = InteractionResult(message.event_id or "", "", error=message.message)
+            answer = refused(message)
             return OmniRequestOutput(request_id, 0, interaction=answer, warnings=warnings)
         case AckMessage():
             answer = InteractionResult(message.event_id, message.kind, message.result)
