@@ -44,6 +44,7 @@ from engine.outputs import (
 )
 from engine.pipeline import PipelineConfig, Voice, load_voices
 from engine.request_table import OpenRequest
+from engine.trace import current_trace
 
 
 class AsyncOmniEngine(EngineHost):
@@ -98,6 +99,7 @@ class AsyncOmniEngine(EngineHost):
     ) -> None:
         """Check, transform and queue a request; read it with ``outputs``.
 
+        ``trace_headers`` are by default those of ``engine.trace.current_trace``.
         ``deadline`` is in seconds of ``time.monotonic``. The ticket (taken here if none is given)
         goes back when the request has ended, or at once if it is refused. Raises
         ``InvalidRequestError``, ``DuplicateRequestError``, ``OverloadedError``.
@@ -112,7 +114,7 @@ class AsyncOmniEngine(EngineHost):
             arrival_time,
             lora_request,
             tokenization_kwargs,
-            trace_headers,
+            current_trace.get() if trace_headers is None else trace_headers,
             priority,
             data_parallel_rank,
             reasoning_ended,
@@ -155,7 +157,7 @@ class AsyncOmniEngine(EngineHost):
             arrival_time,
             lora_request,
             tokenization_kwargs,
-            trace_headers,
+            current_trace.get() if trace_headers is None else trace_headers,
             priority,
             data_parallel_rank,
             reasoning_ended,
@@ -283,7 +285,7 @@ class AsyncOmniEngine(EngineHost):
             message = await request.queue.get()
             if is_terminal(message):
                 self._table.forget(request_id)
-            yield to_output(message, self.pipeline.sample_rate, warnings)
+            yield to_output(message, self.pipeline.sample_rate, warnings, request.prompt_text)
             warnings = ()
             if is_terminal(message):
                 return
@@ -358,7 +360,8 @@ class AsyncOmniEngine(EngineHost):
             processed.warnings,
             processed.artifact_dirs,
             tuple(companion.request_id for companion in submission.companions),
-            len(submission.original_prompt.get("text", "")),
+            len(text) if isinstance(text := submission.original_prompt.get("text"), str) else 0,
+            submission.output_prompt_text,
         )
         try:
             self._table.add(request_id, opened)

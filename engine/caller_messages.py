@@ -35,7 +35,9 @@ class StageSubmissionMessage(Message, tag="stage_submission"):
     """A new request, or one more segment of a resumable one.
 
     Times are seconds: ``request_timestamp`` and ``enqueue_ts`` on the wall clock, ``deadline`` on
-    the engine's clock (monotonic). ``resumable`` false on an update closes the request.
+    the engine's clock (monotonic). ``preprocess_ms`` is what input processing took.
+    ``output_prompt_text`` is what outputs show as the prompt. ``resumable`` false on an update
+    closes the request.
     """
 
     type: Literal["add_request", "streaming_update"]
@@ -122,6 +124,7 @@ class OutputMessage(Message, tag="output"):
     num_samples: int = 0
     finished: bool = False
     queue_wait_ms: float = 0.0
+    preprocess_ms: float = 0.0
 
 
 class ErrorMessage(Message, tag="error"):

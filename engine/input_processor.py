@@ -28,6 +28,7 @@ from engine.argument_checks import (
     check_time,
     check_trace_headers,
     check_travels,
+    refuse,
 )
 from engine.audio_segments import checked_audio
 from engine.errors import InvalidRequestError, StageFailedError
@@ -57,7 +58,7 @@ _LLM_SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "guidance_scale"
 
 @dataclass(slots=True)
 class AddRequest:
-    """The arguments of ``add_request``, under the names of its signature."""
+    """The arguments of ``add_request`` under the names of its signature, and when it was called."""
 
     request_id: str
     prompt: Prompt | str
@@ -74,6 +75,7 @@ class AddRequest:
     reasoning_ended: bool | None = None
     resumable: bool = False
     deadline: float | None = None
+    called_at: float = field(default_factory=time.time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class InputProcessor:
             request_id=request.request_id,
             prompt=prompt,
             original_prompt=original,
-            output_prompt_text=request.prompt_text,
+            output_prompt_text=_prompt_text(request.prompt_text, original),
             sampling_params_list=sampling,
             final_stage_id=final_stage_id,
             final_output_stage_ids=output_ids,
@@ -136,7 +138,9 @@ class InputProcessor:
             data_parallel_rank=request.data_parallel_rank,
             trace_headers=trace_headers,
             preprocess_ms=(time.perf_counter() - started) * 1000,
-            request_timestamp=request.arrival_time or time.time(),
+            request_timestamp=(
+                request.called_at if request.arrival_time is None else request.arrival_time
+            ),
             enqueue_ts=time.time(),
         )
         try:
@@ -227,7 +231,7 @@ class InputProcessor:
         """Refuse by name what only a language-model stage could act on."""
         if any(stage.stage_type == "llm" for stage in self._pipeline.stages):
             return
-        for name in ("lora_request", "tokenization_kwargs", "reasoning_ended", "prompt_text"):
+        for name in ("lora_request", "tokenization_kwargs", "reasoning_ended"):
             if getattr(request, name) is not None:
                 raise self._unsupported(name)
         for params in request.sampling_params_list or ():
@@ -260,6 +264,14 @@ def _companion(
     )
 
 
+def _prompt_text(given: str | None, prompt: Prompt) -> str | None:
+    """What outputs show as the prompt: the caller's word for it, else its text."""
+    if given is not None:
+        return given
+    text = prompt.get("text")
+    return text if isinstance(text, str) else None
+
+
 def _without_reserved(prompt: Prompt) -> Prompt:
     return {key: value for key, value in prompt.items() if key not in RESERVED_KEYS}
 
@@ -285,6 +297,8 @@ def _check_plain(request: AddRequest, last_stage_id: int) -> None:
     check_time("deadline", request.deadline)
     check_int("priority", request.priority)
     check_rank(request.data_parallel_rank)
+    if request.prompt_text is not None and not isinstance(request.prompt_text, str):
+        raise refuse("prompt_text", "a text", request.prompt_text)
 
 
 def _checked_text(segment: Prompt) -> Prompt:

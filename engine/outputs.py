@@ -49,7 +49,9 @@ class OmniRequestOutput:
 
     ``audio`` is int16 little-endian mono at ``sample_rate`` Hz, whole samples, placed at
     ``start_sample`` of the request's stream. ``payload`` holds what else the stage said. Exactly
-    one output of a request has ``finished``; a failure is raised instead.
+    one output of a request has ``finished``; a failure is raised instead. ``prompt_text`` is the
+    request's, or the text of its prompt. ``preprocess_ms`` is how long input processing took, and
+    part of ``queue_wait_ms``: from the arrival until the first stage took the request.
     """
 
     request_id: str
@@ -62,7 +64,9 @@ class OmniRequestOutput:
     finished: bool = False
     warnings: tuple[str, ...] = ()
     interaction: InteractionResult | None = None
+    prompt_text: str | None = None
     queue_wait_ms: float = 0.0
+    preprocess_ms: float = 0.0
 
 
 def refused(message: ErrorMessage) -> InteractionResult:
@@ -77,7 +81,10 @@ def refused(message: ErrorMessage) -> InteractionResult:
 
 
 def to_output(
-    message: ToCaller, sample_rate: int, warnings: tuple[str, ...] = ()
+    message: ToCaller,
+    sample_rate: int,
+    warnings: tuple[str, ...] = (),
+    prompt_text: str | None = None,
 ) -> OmniRequestOutput:
     """What a caller gets for a message. Raises the error that a fatal one stands for."""
     request_id = message.request_id
@@ -86,10 +93,14 @@ def to_output(
             if message.fatal:
                 raise error_from_code(message.code, message.message, message.param)
             answer = refused(message)
-            return OmniRequestOutput(request_id, 0, interaction=answer, warnings=warnings)
+            return OmniRequestOutput(
+                request_id, 0, interaction=answer, warnings=warnings, prompt_text=prompt_text
+            )
         case AckMessage():
             answer = InteractionResult(message.event_id, message.kind, message.result)
-            return OmniRequestOutput(request_id, 0, interaction=answer, warnings=warnings)
+            return OmniRequestOutput(
+                request_id, 0, interaction=answer, warnings=warnings, prompt_text=prompt_text
+            )
     payload = dict(message.payload or {})
     audio = payload.pop("audio", None)
     return OmniRequestOutput(
@@ -102,5 +113,7 @@ def to_output(
         payload=payload,
         finished=message.finished,
         warnings=warnings,
+        prompt_text=prompt_text,
         queue_wait_ms=message.queue_wait_ms,
+        preprocess_ms=message.preprocess_ms,
     )

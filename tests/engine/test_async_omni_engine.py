@@ -26,6 +26,7 @@ from engine.errors import (
 )
 from engine.messages import SamplingParams
 from engine.outputs import OmniInteractionPrompt
+from engine.trace import current_trace
 from tests.engine.running import QUICK, listen, pids, run, running, speak, tones
 
 pytestmark = pytest.mark.process
@@ -147,7 +148,12 @@ def test_a_second_request_of_an_open_id_is_refused_and_harms_nothing() -> None:
             {"sampling_params_list": [SamplingParams(temperature=0.5), SamplingParams()]},
             "temperature",
         ),
-        ({"prompt_text": "x"}, "prompt_text"),
+        ({"prompt_text": 5}, "prompt_text"),
+        ({"trace_headers": {"traceparent": 5}}, "trace_headers"),
+        ({"prompt": {"text": "x", 1: "y"}}, "prompt"),
+        ({"deadline": "soon"}, "deadline"),
+        ({"arrival_time": "now"}, "arrival_time"),
+        ({"data_parallel_rank": "first"}, "data_parallel_rank"),
     ],
 )
 def test_arguments_that_no_stage_can_take_are_refused_and_harm_nobody(
@@ -160,6 +166,22 @@ def test_arguments_that_no_stage_can_take_are_refused_and_harm_nobody(
                 await engine.add_request_async("a", **given)
             assert caught.value.param in (param, "prompt")
             assert (await speak(engine, "b", TEXT)).audio
+
+    run(scenario)
+
+
+def test_outputs_tell_their_prompt_and_what_its_processing_took() -> None:
+    async def scenario() -> None:
+        async with running(tones()) as engine:
+            for given, shown in ((None, TEXT), ("what the user typed", "what the user typed")):
+                outputs = [
+                    output
+                    async for output in engine.generate("a", {"text": TEXT}, prompt_text=given)
+                ]
+                assert {output.prompt_text for output in outputs} == {shown}
+                assert all(0 < o.preprocess_ms <= o.queue_wait_ms for o in outputs)
+            registry = engine.metrics.registry
+            assert registry.get_sample_value("voxloom_preprocess_seconds_count") == 2
 
     run(scenario)
 
@@ -516,6 +538,32 @@ def test_a_request_that_fails_in_its_stage_fails_alone(word: str) -> None:
             assert engine.snapshot.stages[0].num_restarts == 0
 
     run(scenario)
+
+
+def test_a_workers_log_line_about_a_request_names_its_trace(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+
+    async def scenario() -> None:
+        async with running(tones(faulty=True)) as engine:
+            for request_id, arguments in (
+                ("named", {"trace_headers": {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}}),
+                ("nameless", {}),
+            ):
+                with pytest.raises(StageFailedError):
+                    await speak(engine, request_id, "one raise two", **arguments)
+            current_trace.set({"traceparent": f"00-{trace}-b7ad6b7169203331-01"})
+            with pytest.raises(StageFailedError):
+                await speak(engine, "inherited", "one raise two")
+
+    run(scenario)
+    lines = [line for line in capfd.readouterr().err.splitlines() if "a request failed" in line]
+    assert [line.partition("request_id=")[2] for line in lines] == [
+        f"named trace_id={trace}",
+        "nameless",
+        f"inherited trace_id={trace}",
+    ]
 
 
 @pytest.mark.parametrize("word", ["die", "hang", "burn"])
