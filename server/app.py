@@ -22,6 +22,7 @@ from server.metrics import ServerMetrics
 from server.middleware import ApiKeyGate, BodyLimit, CanonicalPaths, Cors, RequestScope
 from server.routes.docs import docs_routes
 from server.routes.elevenlabs import elevenlabs_routes
+from server.routes.elevenlabs_socket import elevenlabs_socket_routes
 from server.routes.health import health_routes
 from server.routes.metrics import metrics_routes
 from server.routes.models import model_routes
@@ -86,6 +87,7 @@ def _add_routes(app: FastAPI, service: SpeechService) -> None:
     app.include_router(speech_routes(service, catalog))
     app.include_router(speech_socket_routes(service, catalog))
     app.include_router(elevenlabs_routes(service, catalog))
+    app.include_router(elevenlabs_socket_routes(service, catalog))
     app.include_router(voice_routes(engine))
     app.include_router(model_routes(catalog))
     app.include_router(health_routes(engine))
