@@ -46,6 +46,9 @@ class ServerMetrics:
         self.audio_seconds = self._counter(
             "voxloom_audio_seconds", "Audio produced for clients, in seconds"
         )
+        self.transcribed_seconds = self._counter(
+            "voxloom_transcribed_seconds", "Recordings that were written down, in seconds of audio"
+        )
         self.underruns = self._counter(
             "voxloom_underrun", "Times a player that began at the first chunk would have run dry"
         )

@@ -81,6 +81,8 @@ class StepLoop:
         )
         self._pool = ThreadPoolExecutor(context.stage.steps_in_flight, "step")
         self._results: deque[_StepResult] = deque()
+        self._ready: deque[str] = deque()
+        context.readiness.connect(self._note_ready)
         self._deferred: dict[str, list[ToReplica]] = {}
         self._trials = Trials()
         self._granted: str | None = None
@@ -97,6 +99,8 @@ class StepLoop:
                 self._handle(message)
             while self._results:
                 self._finish_step(self._results.popleft())
+            while self._ready:
+                self._refresh(self._ready.popleft(), self._clock())
             self._check_trial()
             self._start_steps()
             if self._clock() - self._last_ping_at > self._orphan_timeout_s:
@@ -280,6 +284,11 @@ class StepLoop:
         self._trials.drop(request_id)
         self._scheduler.remove(request_id)
         self._model.abort(request_id)
+
+    def _note_ready(self, request_id: str) -> None:
+        """Called on a thread of the model's."""
+        self._ready.append(request_id)
+        self._transport.wake()
 
     def _refresh(self, request_id: str, now: float) -> None:
         if self._scheduler.knows(request_id):
