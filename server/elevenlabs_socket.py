@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import replace
 
 from starlette.types import Receive, Send
@@ -59,6 +59,9 @@ class ContextCoder:
     def __init__(self, encoders: EncoderPool, plan: SessionPlan) -> None:
         self._encoder = encoders.open(plan)
         self._is_empty = True
+
+    def warn(self, warnings: Iterable[str]) -> None:
+        """ElevenLabs' messages have no place for them."""
 
     async def take(self, output: OmniRequestOutput) -> AsyncGenerator[AudioPiece, None]:
         assert output.audio is not None

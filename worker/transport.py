@@ -8,7 +8,16 @@ from collections import deque
 
 import zmq
 
-from engine.messages import FromReplica, Pong, StageAbort, StagePause, StageResume, Stop, ToReplica
+from engine.messages import (
+    FromReplica,
+    Pong,
+    StageAbort,
+    StageCredit,
+    StagePause,
+    StageResume,
+    Stop,
+    ToReplica,
+)
 from engine.placement.spec import ReplicaSpec
 from engine.wire import decode_to_replica, encode
 from worker.link import Link
@@ -56,6 +65,14 @@ class Transport:
             os.write(self._wake_write, b"\0")
         except BlockingIOError:
             return  # it is full of wake-ups already
+
+    def descriptors(self) -> list[int]:
+        """File descriptors of which one becomes readable when something may have come.
+
+        For a loop that waits by itself. They tell of changes, not of a state: after each
+        ``receive``, and after each ``send``, what came before will not make them readable again.
+        """
+        return [*self._control.descriptors(), *self._data.descriptors()]
 
     def receive(self) -> list[ToReplica]:
         """All messages that have come, in an order in which they may be carried out.
@@ -116,6 +133,6 @@ def _drain(socket: zmq.Socket[bytes]) -> list[ToReplica]:
 
 
 def _after_seq(message: ToReplica) -> int:
-    if isinstance(message, StageAbort | StagePause | StageResume):
+    if isinstance(message, StageAbort | StagePause | StageResume | StageCredit):
         return message.after_seq
     return 0

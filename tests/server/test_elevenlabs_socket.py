@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from engine.errors import StageFailedError
 from server.app import create_app
 from server.settings import ServerSettings
 from tests.server.asgi_socket import AsgiSocket, connected
 from tests.server.fake_engine import RATE, SAMPLES_PER_CHAR, FakeEngine, Script, sine
-from tests.server.sessions.test_elevenlabs_session_fuzz import frames, st
+from tests.server.sessions.test_elevenlabs_session_fuzz import frames
 
 SINGLE = "/v1/text-to-speech/anna/stream-input"
 MULTI = "/v1/text-to-speech/anna/multi-stream-input"
