@@ -86,7 +86,7 @@ class Routed:
         return sum(isinstance(effect, Deliver) for effect in effects)
 
     def consume(self, index: int) -> None:
-        self.core.handle(ConsumedMessage(self.ids[index], self.positions[index]), 0.0)
+        self.core.handle(ConsumedMessage(self.ids[index], 0, self.positions[index]), 0.0)
 
 
 def messages_per_second(num_requests: int, num_chunks: int) -> float:
