@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import numpy as np
+import numpy.typing as npt
 import pytest
 from livekit.agents import APIConnectOptions, APIError
 from livekit.agents.types import USERDATA_TIMED_TRANSCRIPT
@@ -31,7 +32,7 @@ ONCE = APIConnectOptions(max_retry=0, timeout=10.0)
 class Heard:
     """Samples at ``RATE``, and each word with its first and last second."""
 
-    samples: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    samples: list[npt.NDArray[np.int16]] = field(default_factory=list)
     words: list[tuple[str, float, float]] = field(default_factory=list)
 
     def add(self, frame: Any) -> None:
@@ -40,8 +41,9 @@ class Heard:
             self.words.append((str(word), word.start_time, word.end_time))
 
     @property
-    def all_samples(self) -> np.ndarray[Any, Any]:
-        return np.concatenate(self.samples).astype(np.float64)
+    def all_samples(self) -> npt.NDArray[np.float64]:
+        samples: npt.NDArray[np.float64] = np.concatenate(self.samples).astype(np.float64)
+        return samples
 
     @property
     def duration_s(self) -> float:
