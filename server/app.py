@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from server.engine_life import EngineLife, ServedEngine
 from server.engine_metrics import engine_registry
 from server.engine_port import EnginePort
 from server.errors import handle_http_exception, handle_validation_error, handle_voxloom_error
+from server.loop_lag import watch_lag
 from server.metrics import ServerMetrics
 from server.middleware import ApiKeyGate, BodyLimit, CanonicalPaths, Cors, RequestScope
 from server.routes.docs import docs_routes
@@ -75,7 +77,7 @@ def create_app(
         # FastAPI's own pages load their scripts from elsewhere, and this server runs offline.
         docs_url=None,
         redoc_url=None,
-        lifespan=_lifespan(life, encoders, decoders),
+        lifespan=_lifespan(life, metrics, encoders, decoders),
         exception_handlers={
             VoxloomError: handle_voxloom_error,
             HTTPException: handle_http_exception,
@@ -92,13 +94,17 @@ def create_app(
     return app
 
 
-def _lifespan(life: EngineLife, encoders: EncoderPool, decoders: DecoderPool) -> Any:
+def _lifespan(
+    life: EngineLife, metrics: ServerMetrics, encoders: EncoderPool, decoders: DecoderPool
+) -> Any:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         life.start()
+        watch = asyncio.create_task(watch_lag(metrics.loop_lag.observe))
         try:
             yield
         finally:
+            watch.cancel()
             await life.end()
             encoders.close()
             decoders.close()
