@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -265,7 +266,14 @@ def load_object(dotted: str, key: str) -> Any:
 def load_function(pipeline: PipelineConfig, key: str) -> Callable[..., Any] | None:
     """The function that the pipeline names under ``key``, given its options; None without one."""
     dotted = getattr(pipeline, key)
-    return None if dotted is None else partial(load_object(dotted, key), **pipeline.options)
+    if dotted is None:
+        return None
+    function = load_object(dotted, key)
+    try:
+        inspect.signature(function).bind_partial(**pipeline.options)
+    except TypeError as error:
+        raise ConfigError(f"options: {error}, in {dotted}") from error
+    return partial(function, **pipeline.options)
 
 
 def load_voices(pipeline: PipelineConfig) -> tuple[Voice, ...]:
