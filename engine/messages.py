@@ -1,11 +1,9 @@
 """Everything that crosses a thread or process boundary, as one closed tagged union.
 
-``engine.wire`` is their form between processes.
-
-Two lanes join the orchestrator and a replica. The *data* lane carries ``StageRequest``,
-``StageUpdate`` and outputs; the *control* lane carries what must not wait behind them. Messages of
-one lane keep their order. A control message may overtake data on the way: its ``after_seq`` says
-how many data messages had been sent to that replica before it, and the replica takes them first.
+``engine.wire`` is their form between processes. Two lanes join the orchestrator and a replica. The
+*data* lane carries ``StageRequest``, ``StageUpdate`` and outputs; the *control* lane carries what
+must not wait behind them. Messages of one lane keep their order. A control message may overtake
+data: its ``after_seq`` says how many data messages the replica is to take before it.
 """
 
 from __future__ import annotations
@@ -13,6 +11,8 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+
+from engine.replica_metrics import MetricFamily
 
 Prompt: TypeAlias = dict[str, Any]
 Payload: TypeAlias = dict[str, Any]
@@ -66,6 +66,7 @@ class StageSubmissionMessage(_Message, tag="stage_submission"):
     final_stage_id: int
     final_output_stage_ids: list[int]
     output_prompt_text: str | None = None
+    lora: str | None = None
     companions: list[CompanionSpec] = msgspec.field(default_factory=list)
     priority: int = 0
     seed: int = 0
@@ -141,12 +142,10 @@ class StageRequest(_Message, tag="stage_request"):
     others make, nothing before ``skip_position`` is emitted. Speech begins anew at
     ``cut_position``: at 0, and where an interrupt cut it. A ``suspect`` was running when its last
     replica died: it is stepped alone, in a trial, until it is past what it had done. The
-    ``group_size`` requests of one
-    ``group_id`` are stepped together or not at all.
+    ``group_size`` requests of one ``group_id`` are stepped together or not at all.
 
-    For a language model the passages before ``first_passage`` were made of inputs that are done
-    with, those before ``open_passage`` have ended, and ``prefix_tokens`` are what it had of that
-    one.
+    A language model's passages before ``first_passage`` are of inputs that are done with, those
+    before ``open_passage`` have ended, and that one had ``prefix_tokens`` already.
     """
 
     request_id: str
@@ -165,6 +164,7 @@ class StageRequest(_Message, tag="stage_request"):
     cut_position: int = 0
     paused: bool = False
     suspect: bool = False
+    lora: str | None = None
     first_passage: int = 0
     open_passage: int = 0
     prefix_tokens: list[int] = msgspec.field(default_factory=list)
@@ -263,10 +263,8 @@ class OutputRow(msgspec.Struct, forbid_unknown_fields=True):
     ``payload`` is absent when the step routed nothing to the request. ``start_sample`` and
     ``num_samples`` place the payload in the request's output, where a unit that is not audio counts
     as one sample; a row without payload tells its position all the same. The request can be
-    replayed from input ``units_done``, whose output starts at ``done_position``.
-
-    A language model's position counts tokens. ``tokens`` are those that the row covers, to be given
-    back in a replay; ``ends_passage`` says that its passage ended with them.
+    replayed from input ``units_done``, whose output starts at ``done_position``. A language model's
+    position counts ``tokens``, which a replay gets back; ``ends_passage``: it ended with them.
     """
 
     request_id: str
@@ -317,28 +315,8 @@ class TrialEnd(_Message, tag="trial_end"):
     request_id: str
 
 
-class MetricSample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One value of a metric, under its full name (``..._total``, ``..._bucket``)."""
-
-    name: str
-    labels: dict[str, str]
-    value: float
-
-
-class MetricFamily(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A metric as Prometheus has it: counter, gauge, histogram, and so on."""
-
-    name: str
-    kind: str
-    documentation: str
-    samples: list[MetricSample]
-
-
 class Pong(_Message, tag="pong"):
-    """Answer to ``Ping``; ``num_requests`` is how many requests the replica holds.
-
-    ``metrics`` are those of the engine that the replica runs, if it has its own; now and then.
-    """
+    """Answer to ``Ping``. ``num_requests`` are held; ``metrics`` come now and then, if at all."""
 
     seq: int
     num_requests: int
