@@ -6,9 +6,8 @@ import random
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from engine.messages import Fingerprint
+from engine.messages import Fingerprint, MetricFamily
 from engine.pipeline import StageConfig
-from engine.replica_metrics import MetricFamily
 
 
 class ReplicaState(Enum):

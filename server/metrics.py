@@ -11,6 +11,7 @@ Clock = Callable[[], float]
 
 _TTFA_BUCKETS_S = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 2, 5, 10, 30)
 _RTF_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 5)
+_LAG_BUCKETS_S = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1)
 _INTERVAL_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 
@@ -41,6 +42,12 @@ class ServerMetrics:
             "voxloom_chunk_interval_seconds",
             "Between two chunks of one request, without the time its client took to read",
             buckets=_INTERVAL_BUCKETS_S,
+            registry=self.registry,
+        )
+        self.loop_lag = Histogram(
+            "voxloom_event_loop_lag_seconds",
+            "How late the event loop was, sampled 20 times a second",
+            buckets=_LAG_BUCKETS_S,
             registry=self.registry,
         )
         self.audio_seconds = self._counter(

@@ -20,7 +20,6 @@ ALLOWED = {
         "engine.wire",
         "engine.pipeline",
         "engine.errors",
-        "engine.replica_metrics",
         "engine.strict",
         "engine.placement.spec",
         "engine.placement.keys",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from engine.messages import MetricFamily
 from engine.orchestrator.core import OrchestratorCore
 from engine.orchestrator.counters import CoreCounters, StageCounters
-from engine.replica_metrics import MetricFamily
 
 
 @dataclass(frozen=True, slots=True)

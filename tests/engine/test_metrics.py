@@ -5,12 +5,11 @@ from __future__ import annotations
 from prometheus_client import generate_latest
 
 from engine.config import EngineConfig
-from engine.messages import Fingerprint, Hello, Pong
+from engine.messages import Fingerprint, Hello, MetricFamily, MetricSample, Pong
 from engine.metrics import EngineMetrics
 from engine.orchestrator.core import OrchestratorCore
 from engine.orchestrator.snapshot import take_snapshot
 from engine.pipeline import PipelineConfig, StageConfig
-from engine.replica_metrics import MetricFamily, MetricSample
 
 
 def running_gauge(value: float) -> list[MetricFamily]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from prometheus_client import REGISTRY
 
-from engine.replica_metrics import MetricFamily, MetricSample
+from engine.messages import MetricFamily, MetricSample
 
 _PREFIX = "vllm:"
 _INTERVAL_S = 5.0
