@@ -49,11 +49,15 @@ class SpokenChunk:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A cleaned text that waits to be read; it starts at ``offset`` of the request's text."""
+    """A cleaned text that waits to be read; it starts at ``offset`` of the request's text.
+
+    Reading begins at ``begin`` of the clean text, where a sentence starts.
+    """
 
     clean: CleanText
     offset: int
     speaker: Speaker
+    begin: int = 0
 
 
 # A sentence, its piece, and the warnings of that piece and of those before it that had no sentence.
@@ -73,6 +77,8 @@ class TextSource:
         self._next_line: _Line | None = None
         self._chunks: Iterator[SpokenChunk] = iter(())
         self._next_chunk: SpokenChunk | None = None
+        self._last_piece: _Piece | None = None  # that of the chunk taken last
+        self._is_whole_text = False
         self._unread_warnings: tuple[str, ...] = ()
         self._unsaid_warnings: tuple[str, ...] = ()
 
@@ -89,9 +95,27 @@ class TextSource:
         """Nothing is left of the inputs so far, not even the start of a sentence."""
         return self.is_exhausted and not self._splitter.has_text
 
-    def put_clean(self, clean: CleanText) -> None:
-        """The whole text of a request, cleaned already."""
-        self._put(_Piece(clean, 0, self._speaker))
+    @property
+    def resume_at(self) -> int | None:
+        """Where another source could go on from here, if it could: at the start of a sentence.
+
+        That is a place in the clean text of ``put_clean``, or in the text as it was fed.
+        """
+        if self._next_chunk is not None or self._unread_warnings or self._unsaid_warnings:
+            return None
+        if self._next_line is None:
+            return self._splitter.offset if self._splitter.has_text else None
+        sentence, piece, warnings = self._next_line
+        if self._is_whole_text:
+            return sentence.span.start
+        # The warnings of a piece that had no sentence are told with the next one.
+        is_start = piece is not self._last_piece and warnings == piece.clean.warnings
+        return piece.offset if is_start else None
+
+    def put_clean(self, clean: CleanText, begin: int = 0) -> None:
+        """The whole text of a request, cleaned already, from ``begin`` on (see ``resume_at``)."""
+        self._is_whole_text = True
+        self._put(_Piece(clean, 0, self._speaker, begin))
 
     def feed(self, text: str, offset: int) -> None:
         """A piece as it was written, at ``offset`` of the request's text.
@@ -116,6 +140,7 @@ class TextSource:
         chunk = self._next_chunk
         while chunk is None and self._next_line is not None:
             self._chunks = self._chunks_of(self._next_line)
+            self._last_piece = self._next_line[1]
             self._next_line = self._read_line()
             chunk = next(self._chunks, None)
         self._next_chunk = next(self._chunks, None)
@@ -143,7 +168,7 @@ class TextSource:
                 return None
             self._piece = self._pieces.popleft()
             self._unread_warnings += self._piece.clean.warnings
-            self._sentences = iter(split_sentences(self._piece.clean.text))
+            self._sentences = iter(split_sentences(self._piece.clean.text, self._piece.begin))
 
     def _chunks_of(self, line: _Line) -> Iterator[SpokenChunk]:
         sentence, piece, warnings = line

@@ -1,0 +1,62 @@
+"""ElevenLabs' WebSockets, for one text at a time or for several side by side."""
+
+from __future__ import annotations
+
+import json
+
+from fastapi import APIRouter
+from starlette.websockets import WebSocket
+
+from engine.errors import VoxloomError
+from server.auth import ApiKeys, is_locked, subprotocol_for
+from server.catalog import ModelCatalog
+from server.context import context_of
+from server.elevenlabs_socket import ElevenLabsSocket, read_manner
+from server.sessions.elevenlabs_events import close_code, error_event
+from server.sessions.elevenlabs_session import close_reason
+from server.speech_stream import SpeechService
+
+
+def elevenlabs_socket_routes(service: SpeechService, catalog: ModelCatalog) -> APIRouter:
+    """The routes, bound to their service."""
+    router = APIRouter()
+    keys = ApiKeys(service.settings.api_keys)
+
+    def unlock(key: str) -> bool:
+        return keys.holds(key.encode("utf-8"))
+
+    async def serve(websocket: WebSocket, voice_id: str, *, is_multi: bool) -> None:
+        await websocket.accept(subprotocol_for(websocket.scope))
+        try:
+            manner, inactivity_s = read_manner(
+                websocket.query_params,
+                voice_id,
+                service,
+                catalog,
+                is_multi=is_multi,
+                unlock=unlock if is_locked(websocket.scope) else None,
+            )
+        except VoxloomError as error:
+            # As ElevenLabs does: its clients read messages and close codes, not the handshake.
+            await websocket.send_text(json.dumps(error_event(error)))
+            await websocket.close(close_code(error), close_reason(error.message))
+            return
+        socket = ElevenLabsSocket(
+            service,
+            context_of(websocket.scope),
+            websocket.receive,
+            websocket.send,
+            manner,
+            inactivity_s,
+        )
+        await socket.run()
+
+    @router.websocket("/v1/text-to-speech/{voice_id}/stream-input")
+    async def stream_input(websocket: WebSocket, voice_id: str) -> None:
+        await serve(websocket, voice_id, is_multi=False)
+
+    @router.websocket("/v1/text-to-speech/{voice_id}/multi-stream-input")
+    async def multi_stream_input(websocket: WebSocket, voice_id: str) -> None:
+        await serve(websocket, voice_id, is_multi=True)
+
+    return router
