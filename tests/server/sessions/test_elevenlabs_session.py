@@ -261,6 +261,18 @@ def test_a_context_that_is_closed_without_a_flush_is_silent_at_once(auto_mode: b
     assert session.take_end(0) == []
 
 
+def test_a_context_that_is_closed_again_is_silent_at_once() -> None:
+    """So Pipecat interrupts a turn whose text was complete."""
+    session = multi()
+    say(session, text="Hello.", context_id="a", flush=True)
+    say(session, close_context=True, context_id="a")
+    effects = say(session, close_context=True, context_id="a")
+
+    assert effects[0] == Abort(0)
+    assert events(effects) == [FINAL | {"contextId": "a"}]
+    assert session.take_audio(0, spoken(10), 0.0) == []
+
+
 def test_a_name_may_be_used_again_while_its_last_context_is_still_spoken() -> None:
     session = multi()
     say(session, text="Hello.", context_id="a", flush=True)
