@@ -26,6 +26,7 @@ NAMES = (
     "traffic",
     "sockets",
     "crowd",
+    "guided_tokens",
 )
 RESULTS = Path(__file__).parent / "results"
 

@@ -155,11 +155,11 @@ class VllmBackend:
 
     def _add(self, message: StageRequest) -> None:
         """Start a request by itself, or a group when its last member has come."""
-        members = self._forming.add(message)
-        if members is None:
-            return
-        own, companions = members
         try:
+            members = self._forming.add(message)
+            if members is None:
+                return
+            own, companions = members
             stream = RequestStream(
                 own,
                 companions,
@@ -170,8 +170,9 @@ class VllmBackend:
                 alone=own.suspect,
             )
         except Exception as error:
-            self._drop_credits([own.request_id, *(c.request_id for c in companions.values())])
-            self._transport.send(stage_error(own.request_id, error))
+            # The orchestrator ends the group, and with its abort what is left of it here.
+            self._drop_credits([message.request_id])
+            self._transport.send(stage_error(message.request_id, error))
             return
         self._streams[own.request_id] = stream
         self._check_credit(own.request_id)
