@@ -37,7 +37,7 @@ from engine.pipeline import (
     PromptExpand,
     PromptExpansion,
     PromptTransform,
-    load_object,
+    load_function,
 )
 
 # Keys that only a prompt transform may set; a client's own are dropped before it runs.
@@ -90,13 +90,8 @@ class InputProcessor:
 
     def __init__(self, pipeline: PipelineConfig) -> None:
         self._pipeline = pipeline
-        self._transform: PromptTransform | None = None
-        self._expand: PromptExpand | None = None
-        if pipeline.prompt_expand_func is not None:
-            self._expand = load_object(pipeline.prompt_expand_func, "prompt_expand_func")
-        if pipeline.prompt_transform_func is not None:
-            key = "prompt_transform_func"
-            self._transform = load_object(pipeline.prompt_transform_func, key)
+        self._expand: PromptExpand | None = load_function(pipeline, "prompt_expand_func")
+        self._transform: PromptTransform | None = load_function(pipeline, "prompt_transform_func")
 
     def process(self, request: AddRequest) -> ProcessedInput:
         """The submission of a new request. Raises ``InvalidRequestError``."""
