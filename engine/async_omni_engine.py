@@ -199,7 +199,7 @@ class AsyncOmniEngine(EngineHost):
                 param="request_id",
             )
         segment = self._inputs.process_update(prompt, request.num_chars)
-        request.num_chars += len(segment["text"])
+        request.num_chars += len(segment.get("text", ""))
         request.is_open = resumable
         self._orchestrator.submit(
             StageSubmissionMessage(

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from engine.audio_segments import checked_audio
 from engine.errors import InvalidRequestError, StageFailedError
 from engine.messages import CompanionSpec, Prompt, SamplingParams, StageSubmissionMessage
 from engine.pipeline import (
@@ -139,6 +140,8 @@ class InputProcessor:
         if isinstance(prompt, str):
             prompt = {"text": prompt}
         segment = _without_reserved(prompt)
+        if self._pipeline.input_type == "audio":
+            return checked_audio(segment)
         if not isinstance(segment.get("text"), str) or len(segment) != 1:
             raise InvalidRequestError(
                 "a segment holds text and nothing else; an update interaction changes the voice",

@@ -8,6 +8,7 @@ prompt functions and the voice list in the caller's process, the stage model in 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -23,6 +24,7 @@ PIPELINE_DIR = Path(__file__).parent / "pipelines"
 StageType: TypeAlias = Literal["llm", "generation"]
 OutputType: TypeAlias = Literal["audio", "latent", "text"]
 PlacementKind: TypeAlias = Literal["local", "ray", "remote"]
+InputType: TypeAlias = Literal["text", "audio"]
 BalancePolicy: TypeAlias = Literal["least_loaded", "round_robin", "random"]
 
 
@@ -180,14 +182,19 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """A pipeline: its stages in order, and the functions of its model family.
 
     ``voices_func`` returns the voices (``Voice``), first the default one. ``models`` are the model
-    names under which clients ask for this pipeline, first its own.
+    names under which clients ask for this pipeline, first its own. ``requires`` are import packages
+    that it cannot run without, and ``extra`` the extra of voxloom's that installs them. Segments of
+    a resumable request hold what ``input_type`` says.
     """
 
     name: str
     description: str
     stages: tuple[StageConfig, ...]
     sample_rate: int = 24000
+    input_type: InputType = "text"
     models: tuple[str, ...] = ()
+    extra: str | None = None
+    requires: tuple[str, ...] = ()
     voices_func: str | None = None
     prompt_transform_func: str | None = None
     prompt_expand_func: str | None = None
@@ -226,6 +233,19 @@ def load_pipeline(name_or_path: str) -> PipelineConfig:
     """The pipeline of that name or file. Raises ``ConfigError``."""
     path = pipeline_path(name_or_path)
     return convert(load_yaml(path), PipelineConfig, str(path.name))
+
+
+def missing_packages(pipeline: PipelineConfig) -> list[str]:
+    """Which of the packages that the pipeline requires are not installed. Imports none of them."""
+    return [name for name in pipeline.requires if importlib.util.find_spec(name) is None]
+
+
+def check_installed(pipeline: PipelineConfig) -> None:
+    """Raise ``ConfigError`` that says how to install what is missing."""
+    missing = missing_packages(pipeline)
+    if missing:
+        hint = f": pip install 'voxloom[{pipeline.extra}]'" if pipeline.extra else ""
+        raise ConfigError(f"pipeline {pipeline.name!r} needs {', '.join(missing)}{hint}")
 
 
 def load_object(dotted: str, key: str) -> Any:

@@ -21,19 +21,22 @@ from server.errors import handle_http_exception, handle_validation_error, handle
 from server.metrics import ServerMetrics
 from server.middleware import ApiKeyGate, BodyLimit, CanonicalPaths, Cors, RequestScope
 from server.routes.docs import docs_routes
+from server.routes.elevenlabs import elevenlabs_routes
 from server.routes.health import health_routes
 from server.routes.metrics import metrics_routes
 from server.routes.models import model_routes
+from server.routes.page import page_routes
 from server.routes.speech import speech_routes
 from server.routes.speech_socket import speech_socket_routes
 from server.routes.voices import voice_routes
+from server.schemas.elevenlabs import ElevenLabsSpeech
 from server.schemas.speech import SpeechRequest, SpeechWithWords
 from server.settings import ServerSettings
 from server.speech_stream import SpeechService
 
 API_VERSION = "1"
 # Schemas of bodies that the routes read themselves.
-_BODY_SCHEMAS = (SpeechRequest, SpeechWithWords)
+_BODY_SCHEMAS = (SpeechRequest, SpeechWithWords, ElevenLabsSpeech)
 
 
 def create_app(engine: EnginePort, settings: ServerSettings | None = None) -> FastAPI:
@@ -78,13 +81,15 @@ def _lifespan(life: EngineLife, encoders: EncoderPool) -> Any:
 
 
 def _add_routes(app: FastAPI, service: SpeechService) -> None:
-    engine, settings = service.engine, service.settings
+    engine = service.engine
     catalog = ModelCatalog(engine.pipeline)
     app.include_router(speech_routes(service, catalog))
     app.include_router(speech_socket_routes(service, catalog))
+    app.include_router(elevenlabs_routes(service, catalog))
     app.include_router(voice_routes(engine))
     app.include_router(model_routes(catalog))
-    app.include_router(health_routes(engine, f"http://{settings.host}:{settings.port}"))
+    app.include_router(health_routes(engine))
+    app.include_router(page_routes())
     app.include_router(docs_routes(lambda: app.openapi()))
     app.include_router(metrics_routes(engine.metrics.registry, service.metrics.registry))
 

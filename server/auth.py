@@ -22,9 +22,12 @@ OPEN_PATHS = frozenset(
         "/v1/audio/models",
     }
 )
+# The files of the page at "/".
+_OPEN_FOLDER = "/page/"
 _OPEN_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # A browser cannot set headers on a WebSocket; OpenAI's clients put the key in a subprotocol.
 _KEY_SUBPROTOCOL = b"openai-insecure-api-key."
+_ELEVENLABS_HEADER = b"xi-api-key"
 
 
 class ApiKeys:
@@ -59,6 +62,8 @@ def presented_key(scope: Scope) -> bytes | None:
             scheme, _, key = value.strip().partition(b" ")
             if scheme.lower() == b"bearer" and key.strip():
                 return bytes(key.strip())
+        if name == _ELEVENLABS_HEADER and value.strip():
+            return bytes(value.strip())
         if name == b"sec-websocket-protocol" and scope["type"] == "websocket":
             for protocol in value.split(b","):
                 if protocol.strip().startswith(_KEY_SUBPROTOCOL):
@@ -67,7 +72,19 @@ def presented_key(scope: Scope) -> bytes | None:
 
 
 def _is_open(scope: Scope) -> bool:
-    return scope["path"] in OPEN_PATHS and scope.get("method", "") in _OPEN_METHODS
+    path: str = scope["path"]
+    is_public = path in OPEN_PATHS or path.startswith(_OPEN_FOLDER)
+    return is_public and scope.get("method", "") in _OPEN_METHODS
+
+
+def subprotocol_for(scope: Scope) -> str | None:
+    """The one to accept a WebSocket with: browsers that offer some give up if none is taken.
+
+    A key is never taken: it would be sent back.
+    """
+    offered: list[str] = scope["subprotocols"]
+    key = _KEY_SUBPROTOCOL.decode("ascii")
+    return next((name for name in offered if not name.startswith(key)), None)
 
 
 def _digest(key: bytes) -> bytes:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from server.audio.encoder import Encoder, open_encoder
 from server.audio.formats import AudioFormat
+from server.audio.g711 import G711Law
 
 
 class Coding(Protocol):
@@ -23,6 +24,14 @@ class Coding(Protocol):
 
     @property
     def sample_rate(self) -> int: ...
+
+    @property
+    def bit_rate(self) -> int | None:
+        """In bit/s; None for the format's own."""
+
+    @property
+    def law(self) -> G711Law | None:
+        """How pcm is coded in 8 bits, if it is."""
 
 
 class AsyncEncoder(Protocol):
@@ -112,7 +121,7 @@ class EncoderPool:
 
     def open(self, plan: Coding, num_samples: int | None = None) -> AsyncEncoder:
         """An encoder for ``plan``; ``num_samples`` at the source's rate if they are all known."""
-        if plan.sample_rate == plan.source_rate:
+        if plan.sample_rate == plan.source_rate and plan.law is None:
             if plan.fmt is AudioFormat.PCM:
                 return NativePcm()
             if plan.fmt is AudioFormat.WAV:
@@ -144,4 +153,6 @@ def _open(plan: Coding, num_samples: int | None) -> Encoder:
         sample_rate=plan.sample_rate,
         num_samples=num_samples,
         streaming=num_samples is None,
+        bit_rate=plan.bit_rate,
+        law=plan.law,
     )

@@ -78,15 +78,17 @@ class EnginePort(Protocol):
         *,
         sampling_params_list: list[SamplingParams] | None = None,
         final_stage_id: int = 0,
+        final_output_stage_ids: list[int] | None = None,
         resumable: bool = False,
         deadline: float | None = None,
+        ticket: Any = None,
     ) -> None:
-        """Open a request; read it with ``outputs``. ``resumable``: it takes more text."""
+        """Open a request; read it with ``outputs``. ``resumable``: it takes more input."""
 
     async def add_streaming_update_async(
         self, request_id: str, prompt: dict[str, Any], *, resumable: bool = True
     ) -> None:
-        """More text for an open request; ``resumable=False``: it was the last."""
+        """More input for an open request; ``resumable=False``: it was the last."""
 
     async def submit_interaction_async(
         self, request_id: str, interaction: OmniInteractionPrompt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -40,6 +41,8 @@ _ANSWERS: dict[type[Exception], Answer] = {
     errors.RequestAbortedError: Answer(499, "invalid_request_error"),
     errors.VoxloomError: Answer(500, "server_error"),
 }
+# ElevenLabs' clients read what is wrong from ``detail``.
+_DETAILED = re.compile(r"/v1/text-to-speech(/|\Z)|/v[12]/voices(/|\Z)")
 # A client may come back this soon after a 503: replicas restart within seconds.
 _UNAVAILABLE_RETRY_AFTER_S = 2
 
@@ -61,9 +64,15 @@ def envelope(error: errors.VoxloomError) -> dict[str, Any]:
     }
 
 
-def envelope_bytes(error: errors.VoxloomError) -> bytes:
-    """The envelope as JSON in ASCII: a message may quote a client's text of any kind."""
-    return json.dumps(envelope(error), separators=(",", ":")).encode("ascii")
+def envelope_bytes(error: errors.VoxloomError, path: str = "") -> bytes:
+    """The envelope as JSON in ASCII: a message may quote a client's text of any kind.
+
+    On the paths of ElevenLabs' API it has ``detail`` with ``status`` (the code) and ``message``.
+    """
+    data = envelope(error)
+    if _DETAILED.match(path):
+        data["detail"] = {"status": error.code, **data["error"]}
+    return json.dumps(data, separators=(",", ":")).encode("ascii")
 
 
 def error_headers(error: errors.VoxloomError) -> dict[str, str]:
@@ -79,11 +88,12 @@ def error_headers(error: errors.VoxloomError) -> dict[str, str]:
 
 
 def error_response(
-    error: errors.VoxloomError, extra_headers: dict[str, str] | None = None
+    error: errors.VoxloomError, path: str = "", extra_headers: dict[str, str] | None = None
 ) -> Response:
-    """The answer to a request that failed before its first byte."""
+    """The answer to a request for ``path`` that failed before its first byte."""
     headers = error_headers(error) | (extra_headers or {})
-    return Response(envelope_bytes(error), answer_for(error).status, headers, "application/json")
+    body = envelope_bytes(error, path)
+    return Response(body, answer_for(error).status, headers, "application/json")
 
 
 def internal_error(request_id: str) -> errors.VoxloomError:
@@ -94,7 +104,7 @@ def internal_error(request_id: str) -> errors.VoxloomError:
 async def handle_voxloom_error(request: Request, error: Exception) -> Response:
     """Starlette's handler for the error tree."""
     assert isinstance(error, errors.VoxloomError)
-    return error_response(error)
+    return error_response(error, request.url.path)
 
 
 async def handle_http_exception(request: Request, error: Exception) -> Response:
@@ -102,11 +112,12 @@ async def handle_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        return error_response(_wrong_method(request, headers), headers)
+        return error_response(_wrong_method(request, headers), request.url.path, headers)
     if error.status_code == HTTPStatus.NOT_FOUND:
         path = _shown(request.url.path)
-        return error_response(errors.NotFoundError(f"no such path: {path}", code="unknown_url"))
-    return error_response(_other(error), headers)
+        unknown = errors.NotFoundError(f"no such path: {path}", code="unknown_url")
+        return error_response(unknown, request.url.path)
+    return error_response(_other(error), request.url.path, headers)
 
 
 async def handle_validation_error(request: Request, error: Exception) -> Response:
@@ -114,7 +125,8 @@ async def handle_validation_error(request: Request, error: Exception) -> Respons
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     param = ".".join(str(part) for part in first["loc"][1:]) or None
-    return error_response(errors.InvalidRequestError(f"{param}: {first['msg']}", param=param))
+    wrong = errors.InvalidRequestError(f"{param}: {first['msg']}", param=param)
+    return error_response(wrong, request.url.path)
 
 
 def _wrong_method(request: Request, headers: dict[str, str]) -> errors.VoxloomError:

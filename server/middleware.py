@@ -28,7 +28,7 @@ EXPOSED_HEADERS = (
 )
 _PREFLIGHT_MAX_AGE_S = 600
 # API paths that are served with and without /v1: clients differ in what they call a base URL.
-_UNVERSIONED = ("/audio", "/models", "/realtime", "/chat")
+_UNVERSIONED = ("/audio", "/models", "/realtime", "/chat", "/text-to-speech", "/voices")
 _PROBES = ("/health", "/ready", "/metrics")
 _VERSIONED_PROBES = tuple(f"/v1{path}" for path in _PROBES)
 # After a body over the limit, this much more is read and thrown away, so that a client which sends
@@ -115,7 +115,7 @@ class RequestScope:
             # Returning without the end of the body makes the HTTP server close the connection.
             context.outcome = "broken"
         elif _can_answer(scope):
-            await error_response(error)(scope, receive, send)
+            await error_response(error, scope["path"])(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008, "reason": error.message[:100]})
 

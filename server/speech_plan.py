@@ -12,6 +12,7 @@ import msgspec
 from engine.errors import InvalidRequestError
 from engine.messages import SamplingParams
 from server.audio.formats import AudioFormat, UnsupportedSampleRateError, resolve_sample_rate
+from server.audio.g711 import G711Law
 from server.catalog import ModelCatalog
 from server.engine_port import EnginePort
 from server.schemas.speech import SpeechRequest, VoiceRef
@@ -47,6 +48,8 @@ class SpeechPlan:
     delivery: Delivery
     has_words: bool
     num_input_tokens: int
+    bit_rate: int | None = None
+    law: G711Law | None = None
 
     def num_output_tokens(self, audio_s: float) -> int:
         return -(-round(audio_s * 1000) // _MS_PER_TOKEN)
@@ -92,6 +95,8 @@ class SessionPlan:
     as_json: bool
     has_words: bool
     granularity: Literal["none", "sentence", "clause"]
+    bit_rate: int | None = None
+    law: G711Law | None = None
 
 
 def plan_session(config: SessionConfig, engine: EnginePort, catalog: ModelCatalog) -> SessionPlan:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from engine.messages import Fingerprint
 
-# Libraries whose kernels compute what a listener hears.
-_LIBRARIES = ("numpy", "onnxruntime", "hibari-tts", "torch", "vllm")
+# Libraries whose kernels compute what a listener hears, or reads.
+_LIBRARIES = ("numpy", "onnxruntime", "hibari-tts", "torch", "vllm", "ctranslate2")
 
 
 def make_fingerprint(model_files: Sequence[Path], num_threads: int = 1) -> Fingerprint:

@@ -13,7 +13,7 @@ An open encoder holds (resident, measured with FFmpeg 8): flac 7 MB, aac 0.5, mp
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
@@ -147,14 +147,21 @@ class _Sink:
 class AvWriter:
     """Codes mono int16 at ``sample_rate`` (Hz) as ``fmt``, incrementally.
 
-    The first bytes that leave hold audio: a header waits for it, so that a failure before the first
-    audio is still a failure before the first byte.
+    ``bit_rate`` in bit/s replaces the format's own. The first bytes that leave hold audio: a header
+    waits for it, so that a failure before the first audio is still a failure before the first byte.
     """
 
     def __init__(
-        self, fmt: AudioFormat, sample_rate: int, num_samples: int | None, *, streaming: bool
+        self,
+        fmt: AudioFormat,
+        sample_rate: int,
+        num_samples: int | None,
+        *,
+        streaming: bool,
+        bit_rate: int | None = None,
     ) -> None:
-        self._spec = CODEC_SPECS[fmt](sample_rate, streaming)
+        spec = CODEC_SPECS[fmt](sample_rate, streaming)
+        self._spec = spec if bit_rate is None else replace(spec, bit_rate=bit_rate)
         self._sample_rate = sample_rate
         self._sink = _Sink()
         self._container = av.open(

@@ -6,6 +6,7 @@ import numpy as np
 
 from server.audio.av_writer import AvWriter
 from server.audio.formats import CONTENT_TYPES, AudioFormat, resolve_sample_rate
+from server.audio.g711 import G711Law, G711Writer
 from server.audio.pcm_writer import BYTES_PER_SAMPLE, PcmWriter, WavWriter
 from server.audio.resampler import Resampler, Samples, num_resampled
 
@@ -124,6 +125,8 @@ def open_encoder(
     sample_rate: int | None = None,
     num_samples: int | None = None,
     streaming: bool,
+    bit_rate: int | None = None,
+    law: G711Law | None = None,
 ) -> Encoder:
     """An encoder of mono int16 at ``source_rate`` (Hz) to ``fmt``.
 
@@ -136,6 +139,8 @@ def open_encoder(
         streaming: whether someone waits for the first bytes. The input needed before them, at the
             default rate from 24 kHz: pcm and wav one sample, flac 20 ms, opus 40 ms, mp3 60 ms, aac
             100 ms. Otherwise opus and flac use larger units, which compress better.
+        bit_rate: in bit/s, for mp3, opus and aac; ``None`` for the format's default.
+        law: with pcm, how its samples are coded in 8 bits.
 
     Raises:
         UnsupportedSampleRateError: the format cannot carry ``sample_rate``.
@@ -150,20 +155,26 @@ def open_encoder(
     return ResponseEncoder(
         CONTENT_TYPES[fmt],
         rate,
-        _open_writer(fmt, rate, num_out, streaming=streaming),
+        _open_writer(fmt, rate, num_out, streaming=streaming, bit_rate=bit_rate, law=law),
         Resampler(source_rate, rate) if rate != source_rate else None,
         num_samples,
     )
 
 
 def _open_writer(
-    fmt: AudioFormat, sample_rate: int, num_samples: int | None, *, streaming: bool
+    fmt: AudioFormat,
+    sample_rate: int,
+    num_samples: int | None,
+    *,
+    streaming: bool,
+    bit_rate: int | None,
+    law: G711Law | None,
 ) -> _Writer:
     if fmt is AudioFormat.PCM:
-        return PcmWriter()
+        return PcmWriter() if law is None else G711Writer(law)
     if fmt is AudioFormat.WAV:
         return WavWriter(sample_rate, num_samples)
-    return AvWriter(fmt, sample_rate, num_samples, streaming=streaming)
+    return AvWriter(fmt, sample_rate, num_samples, streaming=streaming, bit_rate=bit_rate)
 
 
 def _as_samples(pcm: bytes | memoryview) -> Samples:

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse
 _HEAD = """<!doctype html><html lang="en"><meta charset="utf-8"><title>voxloom API</title>
 <style>body{font:16px/1.5 system-ui;max-width:60em;margin:2em auto;padding:0 1em}
 td{vertical-align:top;padding:.3em .8em .3em 0;border-top:1px solid #ccc}</style>
-<h1>voxloom API</h1><p>Also as <a href="/openapi.json">OpenAPI</a>.</p>"""
+<h1>voxloom API</h1><p>Also as <a href="openapi.json">OpenAPI</a>.</p>"""
 
 
 def docs_routes(describe: Callable[[], dict[str, Any]]) -> APIRouter:

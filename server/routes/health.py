@@ -1,31 +1,19 @@
-"""The probes, and a page for people who open the server in a browser."""
+"""The probes."""
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 from fastapi import APIRouter
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from server.engine_port import EnginePort
 from server.schemas.listings import Health, Readiness
 
-_PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>voxloom</title>
-<h1>voxloom speaks</h1>
-<p>Model: {model}. The API is OpenAI's:</p>
-<pre>curl {base}/v1/audio/speech -H 'Content-Type: application/json' \\
-     -d '{{"input": "Hello there."}}' -o hello.mp3</pre>
-<p><a href="/docs">API</a> · <a href="/v1/audio/voices">voices</a> · <a href="/ready">state</a></p>
-</html>
-"""
 
-
-def health_routes(engine: EnginePort, base_url: str) -> APIRouter:
-    """``/health`` (the process lives), ``/ready`` (it can serve) and ``/``."""
+def health_routes(engine: EnginePort) -> APIRouter:
+    """``/health`` (the process lives) and ``/ready`` (it can serve)."""
     router = APIRouter()
-    page = _PAGE.format(model=escape(engine.pipeline.name), base=escape(base_url))
 
     # An engine that has given up does not come back: whoever watches the process may restart it.
     @router.get(
@@ -46,9 +34,5 @@ def health_routes(engine: EnginePort, base_url: str) -> APIRouter:
         state = engine.readiness()
         response.status_code = 200 if state["ready"] else 503
         return {**state, "status": "ready" if state["ready"] else "not_ready"}
-
-    @router.get("/", include_in_schema=False, response_class=HTMLResponse)
-    async def index() -> str:
-        return page
 
     return router

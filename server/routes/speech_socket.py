@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.websockets import WebSocket
 
+from server.auth import subprotocol_for
 from server.catalog import ModelCatalog
 from server.context import context_of
 from server.speech_socket import SpeechSocket
@@ -17,7 +18,7 @@ def speech_socket_routes(service: SpeechService, catalog: ModelCatalog) -> APIRo
 
     @router.websocket("/v1/audio/speech/stream")
     async def stream_speech(websocket: WebSocket) -> None:
-        await websocket.accept()
+        await websocket.accept(subprotocol_for(websocket.scope))
         context = context_of(websocket.scope)
         socket = SpeechSocket(service, catalog, context, websocket.receive, websocket.send)
         await socket.run()

@@ -47,6 +47,11 @@ def read_words(payload: Iterable[Sequence[int]]) -> list[WordTime]:
     return [WordTime(*map(int, word)) for word in payload]
 
 
+def read_sentence(payload: Sequence[Any] | None) -> tuple[int, int, bool] | None:
+    """The characters of the sentence that a piece of audio is of; whether it ends there."""
+    return None if not payload else (int(payload[0]), int(payload[1]), bool(payload[2]))
+
+
 def describe_word(word: WordTime, text: str, sample_rate: int, origin: int = 0) -> dict[str, Any]:
     """A word as clients get it; ``text`` is its own, ``origin`` the sample that is 0 ms."""
     return {

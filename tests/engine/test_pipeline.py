@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engine.errors import ConfigError
 from engine.pipeline import (
     StageConfig,
+    check_installed,
     list_pipelines,
     load_object,
     load_pipeline,
     load_voices,
+    missing_packages,
     pipeline_path,
 )
 
@@ -30,10 +33,9 @@ stages:
 def test_every_shipped_pipeline_loads_with_its_functions_and_voices(name: str) -> None:
     pipeline = load_pipeline(name)
     assert pipeline.name == name
-    assert pipeline.stages[-1].engine_output_type == "audio"
     voices = load_voices(pipeline)
     names = [n for voice in voices for n in (voice.id, *voice.aliases)]
-    assert voices
+    assert bool(voices) == (pipeline.stages[-1].engine_output_type == "audio")
     assert len(set(names)) == len(names)
     assert pipeline.prompt_transform_func is not None
     assert callable(load_object(pipeline.prompt_transform_func, "prompt_transform_func"))
@@ -118,3 +120,13 @@ def test_a_missing_file_is_named() -> None:
 def test_a_dotted_path_that_leads_nowhere_names_its_key(dotted: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"voices_func.*{message}"):
         load_object(dotted, "voices_func")
+
+
+def test_a_pipeline_says_what_is_missing_and_how_to_install_it() -> None:
+    pipeline = msgspec.structs.replace(
+        load_pipeline("sine"), requires=("json", "no_such_package"), extra="more"
+    )
+    assert missing_packages(pipeline) == ["no_such_package"]
+    with pytest.raises(ConfigError, match=r"needs no_such_package: pip install 'voxloom\[more\]'"):
+        check_installed(pipeline)
+    check_installed(load_pipeline("sine"))

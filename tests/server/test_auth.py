@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.errors import AuthenticationError
-from server.auth import OPEN_PATHS, ApiKeys, presented_key
+from server.auth import OPEN_PATHS, ApiKeys, presented_key, subprotocol_for
 
 
 def scope(path: str = "/v1/audio/speech", kind: str = "http", **headers: str) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def test_each_key_opens(key: str, scheme: str) -> None:
     ApiKeys(("one", "two", "schlüssel")).check(scope(authorization=authorization))
 
 
-@pytest.mark.parametrize("path", sorted(OPEN_PATHS))
+@pytest.mark.parametrize("path", [*sorted(OPEN_PATHS), "/page/main.js"])
 def test_probes_pages_and_lists_are_open_to_readers_only(path: str) -> None:
     keys = ApiKeys(("one",))
 
@@ -39,7 +39,9 @@ def test_probes_pages_and_lists_are_open_to_readers_only(path: str) -> None:
         keys.check(scope(path) | {"method": "POST"})
 
 
-@pytest.mark.parametrize("path", ["/v1/models", "/metrics", "/health/", "/healthy", "/v1/none"])
+@pytest.mark.parametrize(
+    "path", ["/v1/models", "/metrics", "/health/", "/healthy", "/v1/none", "/pages"]
+)
 def test_nothing_else_is_open(path: str) -> None:
     with pytest.raises(AuthenticationError):
         ApiKeys(("one",)).check(scope(path))
@@ -50,3 +52,18 @@ def test_a_browsers_websocket_may_bring_its_key_as_a_subprotocol() -> None:
 
     assert presented_key(scope(kind="websocket", sec_websocket_protocol=protocols)) == b"one"
     assert presented_key(scope(kind="http", sec_websocket_protocol=protocols)) is None
+
+
+@pytest.mark.parametrize(
+    ("offered", "taken"),
+    [
+        ([], None),
+        (["openai-insecure-api-key.one"], None),
+        (["realtime", "openai-insecure-api-key.one"], "realtime"),
+        (["openai-insecure-api-key.one", "realtime", "other"], "realtime"),
+    ],
+)
+def test_a_websocket_is_accepted_without_sending_its_key_back(
+    offered: list[str], taken: str | None
+) -> None:
+    assert subprotocol_for(scope(kind="websocket") | {"subprotocols": offered}) == taken

@@ -42,11 +42,3 @@ def test_an_engine_that_has_given_up_is_not_healthy() -> None:
     answer = request(create_app(FailedEngine()), "GET", "/health")
 
     assert (answer.status, answer.json()) == (503, {"status": "failed"})
-
-
-def test_a_browser_gets_a_page() -> None:
-    answer = request(create_app(FakeEngine()), "GET", "/")
-
-    assert answer.status == 200
-    assert answer.headers["content-type"].startswith("text/html")
-    assert b"/v1/audio/speech" in answer.body

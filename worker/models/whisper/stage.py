@@ -1,0 +1,187 @@
+"""The stage that writes down speech: a unit of what was heard in, its transcript out.
+
+A unit without speech makes no output. A *guess* is recognised before it is sure that the turn is
+over: its transcript is kept until the unit comes that ends the turn, and used if nothing was said
+after it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from engine.errors import ConfigError
+from engine.messages import Fingerprint, Payload, StageInteraction, StageRequest, StageUpdate
+from worker.models.whisper.recogniser import (
+    SAMPLE_RATE,
+    Recogniser,
+    Recognition,
+    Transcript,
+    WhisperOptions,
+    language_name,
+)
+from worker.stage_model import RowStatus, StageContext, StepOutput
+
+
+@dataclass(slots=True)
+class _Request:
+    """``position`` counts transcripts. ``language`` is what a recording was found to be in."""
+
+    is_open: bool
+    first_unit: int
+    position: int
+    skip_position: int
+    units_done: int
+    done_position: int
+    queue: deque[StageUpdate] = field(default_factory=deque)
+    guess: tuple[int, Transcript] | None = None
+    language: str | None = None
+
+    def next_heard(self) -> Payload | None:
+        """The next unit that has speech worth recognising; those before it are done with."""
+        while self.queue:
+            update = self.queue.popleft()
+            self.units_done = update.unit + 1
+            heard: Payload = update.payload["heard"]
+            if heard["speech"] is not None and not self._is_outdated(heard):
+                return heard
+        return None
+
+    def _is_outdated(self, heard: Payload) -> bool:
+        """A guess after which more of the same turn has been heard already."""
+        if heard["kind"] != "guess":
+            return False
+        later = [update.payload["heard"] for update in self.queue if update.payload]
+        return any(h["speech"] is not None and h["guess"] != heard["guess"] for h in later)
+
+
+class WhisperStage:
+    """One chunk or turn per request and step."""
+
+    def __init__(self, recogniser: Recogniser) -> None:
+        self._recogniser = recogniser
+        self._requests: dict[str, _Request] = {}
+
+    @property
+    def num_requests(self) -> int:
+        return len(self._requests)
+
+    def add(self, request: StageRequest) -> None:
+        self._requests[request.request_id] = _Request(
+            is_open=True,
+            first_unit=request.first_unit,
+            position=request.start_position,
+            skip_position=request.skip_position,
+            units_done=request.first_unit,
+            done_position=request.start_position,
+        )
+
+    def update(self, update: StageUpdate) -> None:
+        """More that was heard. Raises ``InvalidRequestError`` for what the weights cannot do."""
+        request = self._requests[update.request_id]
+        request.is_open = not update.final
+        if update.unit >= request.first_unit and update.payload:
+            self._recogniser.check(_wanted(update.payload["heard"]))
+            request.queue.append(update)
+
+    def interact(self, interaction: StageInteraction) -> None:
+        raise NotImplementedError("interactions go to the first stage")
+
+    def abort(self, request_id: str) -> None:
+        self._requests.pop(request_id, None)
+
+    def has_work(self, request_id: str) -> bool:
+        request = self._requests.get(request_id)
+        return request is not None and (bool(request.queue) or not request.is_open)
+
+    def step(self, batch: Sequence[str]) -> StepOutput:
+        units: dict[str, Payload] = {}
+        rows: dict[str, RowStatus] = {}
+        for request_id in batch:
+            request = self._requests[request_id]
+            try:
+                unit = self._next_transcript(request)
+            except Exception as error:
+                rows[request_id] = RowStatus(error=error)
+                continue
+            rows[request_id] = _status(request)
+            if unit is not None:
+                units[request_id] = unit
+        meta = {"req_id": list(units), "sparse_audio": ["1"]}
+        return StepOutput({"meta": meta, "transcript": list(units.values())}, rows)
+
+    def fingerprint(self) -> Fingerprint:
+        return self._recogniser.fingerprint()
+
+    def _next_transcript(self, request: _Request) -> Payload | None:
+        heard = request.next_heard()
+        if heard is None:
+            request.done_position = request.position
+            return None
+        transcript = self._transcribe(request, heard)
+        if heard["kind"] == "guess":
+            request.guess = (heard["guess"], transcript)
+            request.done_position = request.position
+            return None
+        request.guess = None
+        request.position += 1
+        request.done_position = request.position
+        if request.position <= request.skip_position:
+            return None
+        return _payload(heard, transcript)
+
+    def _transcribe(self, request: _Request, heard: Payload) -> Transcript:
+        if request.guess is not None and request.guess[0] == heard["guess"]:
+            return request.guess[1]
+        wanted = _wanted(heard)
+        if heard["kind"] == "chunk" and wanted.language is None:
+            wanted = msgspec.structs.replace(wanted, language=request.language)
+        offset_s = heard["first_sample"] / SAMPLE_RATE
+        transcript = self._recogniser.recognise(heard["speech"], wanted, offset_s)
+        if transcript.segments:
+            request.language = transcript.language
+        return transcript
+
+
+def load(context: StageContext) -> WhisperStage:
+    """The stage, with its weights. Raises ``ConfigError`` if they cannot be had."""
+    stage = context.stage
+    try:
+        options = msgspec.convert(stage.options, WhisperOptions)
+    except msgspec.ValidationError as error:
+        known = ", ".join(WhisperOptions.__struct_fields__)
+        message = f"stage {stage.name!r}: options: {error}; known: {known}"
+        raise ConfigError(message) from error
+    recogniser = Recogniser(options, stage.steps_in_flight)
+    recogniser.warm_up()
+    return WhisperStage(recogniser)
+
+
+def _wanted(heard: Payload) -> Recognition:
+    return msgspec.convert(heard["recognition"], Recognition)
+
+
+def _payload(heard: Payload, transcript: Transcript) -> dict[str, Any]:
+    """``text`` is that of all segments, without the space in front."""
+    return {
+        "kind": heard["kind"],
+        "first_sample": heard["first_sample"],
+        "last_sample": heard["last_sample"],
+        "language": transcript.language,
+        "language_name": language_name(transcript.language),
+        "text": "".join(segment["text"] for segment in transcript.segments).strip(),
+        "segments": transcript.segments,
+    }
+
+
+def _status(request: _Request) -> RowStatus:
+    return RowStatus(
+        finished=not (request.is_open or request.queue),
+        end_position=max(request.position, request.skip_position),
+        units_done=request.units_done,
+        done_position=request.done_position,
+    )
