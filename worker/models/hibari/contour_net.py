@@ -1,8 +1,8 @@
 """The second half of a voice's prosody net: pitch and energy under durations that are given.
 
-The net first reads the phonemes (``read``: features of the whole sentence, and its own durations),
+The net first reads the phonemes (``read``: features of the whole sentence, and its own rhythm),
 then stretches the features over 25 ms frames and runs convolutions over those (``run``). Cut there,
-it says how its voice would speak a sentence in another rhythm, and for a part of the sentence alone.
+it says how its voice would speak a sentence in another rhythm, or a part of the sentence alone.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 REACH_UNITS = 54
-"""How far, in units of 25 ms, a frame of the convolutions sees: six of 7 taps, dilations 1, 2, 4, 8,
-1 and 2."""
+"""How far, in units of 25 ms, a frame of the convolutions sees: six of 7 taps with dilations 1, 2,
+4, 8, 1 and 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,10 @@ class ContourNet:
         self._durations = voice.seams.durations
         gather = _stretching(voice)
         self._features = gather.input[0]
-        kinds = {self._features: TensorProto.FLOAT, self._durations: TensorProto.INT64}
+        kinds: dict[str, int] = {
+            self._features: TensorProto.FLOAT,
+            self._durations: TensorProto.INT64,
+        }
         reader = voice.cut(["ids", "speed"], kinds)
         self._reader = open_session(reader.SerializeToString())
         self._outputs = ["f0", voice.seams.energy]
@@ -69,7 +72,7 @@ class ContourNet:
 
 
 def _stretching(voice: VoiceGraph) -> onnx.NodeProto:
-    """The node that repeats the prosody net's features over frames, as another does the decoder's."""
+    """The node that repeats the prosody net's features over frames."""
     gathers = [node for node in voice.model.graph.node if node.op_type == "Gather"]
     positions = next(node.input[1] for node in gathers if node.input[0] == voice.seams.text)
     for node in gathers:

@@ -51,8 +51,9 @@ def _teach(folder: Path, count: int, seed: int) -> None:
 
 
 def _fit(folder: Path, arguments: argparse.Namespace) -> None:
-    # torch and transformers take seconds to import, and are only here for this.
-    from worker.models.hibari_talker.train.fit import Fit, Schedule, Shape
+    # torch takes seconds to import, and is only here for this.
+    from worker.models.hibari_talker.train.fit import Fit, Schedule
+    from worker.models.hibari_talker.train.net import Shape
 
     schedule = Schedule(num_steps=arguments.steps, num_decay=arguments.decay, seed=arguments.seed)
     fit = Fit(Lessons.load(folder / "lessons.npz"), folder, schedule, Shape())
@@ -67,8 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     teaching = commands.add_parser("teach", help="have the teacher speak the sentences")
     teaching.add_argument("--sentences", type=int, default=NUM_SENTENCES)
     fitting = commands.add_parser("fit", help="train on what the teacher said")
-    fitting.add_argument("--steps", type=int, default=2400)
-    fitting.add_argument("--decay", type=int, default=600)
+    fitting.add_argument("--steps", type=int, default=4000)
+    fitting.add_argument("--decay", type=int, default=800)
     for command in (fetching, teaching, fitting):
         command.add_argument("folder", type=Path)
         command.add_argument("--seed", type=int, default=0)

@@ -91,7 +91,7 @@ def label_odds(x: FloatArray) -> FloatArray:
 
 
 def bend(lesson: Lesson, factors: FloatArray) -> npt.NDArray[np.int64]:
-    """The tokens [L] of a sentence under factors of rate, pitch and liveliness, [3, 1] or [3, L]."""
+    """The tokens [L] of a sentence under factors [3, 1 or L] of rate, pitch and liveliness."""
     rate, height, life = factors
     stretch = np.where(rate < 0, SLOWEST ** np.abs(rate), FASTEST ** np.abs(rate))
     durations = np.clip(np.floor(lesson.durations * stretch + 0.5), 1, MAX_DURATION)

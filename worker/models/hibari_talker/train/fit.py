@@ -12,25 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn import functional
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from worker.models.hibari_talker.tokens import AXES, MAX_LENGTH, VOCABULARY
 from worker.models.hibari_talker.train.batches import Batch, draw, plan
+from worker.models.hibari_talker.train.net import Net, Shape, new_weights, save_weights
 from worker.models.hibari_talker.train.score import Score, score_neutral
 from worker.models.hibari_talker.train.teacher import Lessons
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Size of the model. The shipped one has 2.6 million weights: 5.3 MB in bfloat16."""
-
-    num_layers: int = 4
-    hidden_size: int = 256
-    intermediate_size: int = 512
-    num_heads: int = 4
-    num_key_value_heads: int = 2
-    head_dim: int = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +28,15 @@ class Schedule:
     to AdamW's usual step), embeddings and norms with AdamW.
     """
 
-    num_steps: int = 2400
-    num_warm_up: int = 60
-    num_decay: int = 900
-    batch_tokens: int = 6000
-    learning_rate: float = 3e-3
+    num_steps: int = 4000
+    num_warm_up: int = 100
+    num_decay: int = 800
+    batch_tokens: int = 3000
+    learning_rate: float = 2.5e-3
     weight_decay: float = 0.05
     seed: int = 0
     save_every: int = 100
-    score_every: int = 300
+    score_every: int = 200
     num_held_out: int = 400
 
     def rate_at(self, step: int) -> float:
@@ -58,28 +44,6 @@ class Schedule:
         rise = min(1.0, (step + 1) / self.num_warm_up)
         fall = min(1.0, (self.num_steps - step) / max(1, self.num_decay))
         return self.learning_rate * rise * fall
-
-
-def build_model(shape: Shape, seed: int) -> Qwen3ForCausalLM:
-    """A model with random weights."""
-    torch.manual_seed(seed)
-    config = Qwen3Config(
-        vocab_size=VOCABULARY,
-        hidden_size=shape.hidden_size,
-        intermediate_size=shape.intermediate_size,
-        num_hidden_layers=shape.num_layers,
-        num_attention_heads=shape.num_heads,
-        num_key_value_heads=shape.num_key_value_heads,
-        head_dim=shape.head_dim,
-        max_position_embeddings=MAX_LENGTH,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=None,
-        pad_token_id=None,
-        # Twice as fast to train as torch's fused attention at these sizes, on a CPU.
-        attn_implementation="eager",
-    )
-    return Qwen3ForCausalLM(config)
 
 
 class Fit:
@@ -93,9 +57,12 @@ class Fit:
         self._lessons, self._held_out = split_lessons(lessons, schedule.num_held_out)
         self._folder = folder
         self._schedule = schedule
-        self.model = build_model(shape, schedule.seed).bfloat16()
-        self._weights = dict(self.model.named_parameters())
-        self._masters = {name: each.detach().float() for name, each in self._weights.items()}
+        self._shape = shape
+        self._masters = new_weights(shape, schedule.seed)
+        self._weights = {
+            name: master.bfloat16().requires_grad_() for name, master in self._masters.items()
+        }
+        self.net = Net(self._weights, shape)
         self._optimizers = self._build_optimizers()
         self.step = 0
         self.losses: list[float] = []
@@ -123,11 +90,11 @@ class Fit:
     def score(self, num_sentences: int = 100) -> Score:
         """How well the model speaks held-out sentences in the teacher's own way."""
         count = min(num_sentences, len(self._held_out))
-        return score_neutral(self.model, [self._held_out[index] for index in range(count)])
+        return score_neutral(self.net, [self._held_out[index] for index in range(count)])
 
     def export(self, folder: Path) -> None:
         """Write the weights as Hugging Face has them: config.json and model.safetensors."""
-        self.model.save_pretrained(folder)
+        save_weights(self._masters, self._shape, folder)
 
     def _batches(self) -> Iterator[Batch]:
         """The batches from the current step on: functions of the seed and the step alone."""
@@ -141,7 +108,7 @@ class Fit:
             first += len(batches)
 
     def _learn(self, batch: Batch) -> float:
-        loss = batch_loss(self.model, batch)
+        loss = self.net.loss(batch)
         loss.backward()
         for name, master in self._masters.items():
             grad = self._weights[name].grad
@@ -197,22 +164,6 @@ class Fit:
             optimizer.load_state_dict(saved)
         self._copy_to_model()
         report(f"going on from step {self.step}")
-
-
-def batch_loss(model: Qwen3ForCausalLM, batch: Batch) -> torch.Tensor:
-    """Mean cross entropy of the answers' tokens."""
-    tokens = torch.from_numpy(batch.tokens)
-    visible = torch.from_numpy(batch.visible())
-    mask = torch.zeros(visible.shape, dtype=torch.bfloat16)
-    mask.masked_fill_(~visible, torch.finfo(torch.bfloat16).min)
-    positions = torch.from_numpy(batch.positions())[None]
-    hidden = model.model(
-        input_ids=tokens, attention_mask=mask[None, None], position_ids=positions, use_cache=False
-    ).last_hidden_state
-    targets = torch.from_numpy(batch.targets)
-    tails = hidden[:, batch.num_prefix :].unflatten(1, (targets.shape[1], batch.num_tail))
-    logits = model.lm_head(tails[:, :, len(AXES) :]).float()
-    return functional.cross_entropy(logits.flatten(0, 2), targets.flatten())
 
 
 def split_lessons(lessons: Lessons, num_held_out: int) -> tuple[Lessons, Lessons]:

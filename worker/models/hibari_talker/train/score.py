@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from worker.models.hibari_talker.tokens import FIRST_PROSODY, FIRST_STYLE, NUM_PITCHES, build_prompt
+from worker.models.hibari_talker.tokens import FIRST_PROSODY, FIRST_STYLE, NUM_PITCHES
+from worker.models.hibari_talker.train.batches import collate
 from worker.models.hibari_talker.train.draws import neutral
+from worker.models.hibari_talker.train.net import Net
 from worker.models.hibari_talker.train.teacher import Lesson
 
 
@@ -32,15 +34,13 @@ class Score:
         )
 
 
-def score_neutral(model: Any, lessons: Sequence[Lesson]) -> Score:
+def score_neutral(net: Net, lessons: Sequence[Lesson]) -> Score:
     """Compare the likeliest tokens with the teacher's on sentences in its own way."""
     guessed, right = [], []
     for lesson in lessons:
         answer = neutral(lesson)
-        prompt = build_prompt([int(each) for each in lesson.ids], answer.style)
-        tokens = torch.tensor([[*prompt, *answer.tokens[:-1].tolist()]])
         with torch.no_grad():
-            logits = model(input_ids=tokens, use_cache=False).logits[0, len(prompt) - 1 :]
+            logits = net.logits(collate([lesson], [[answer]]))[0, 0]
         best = logits[:, FIRST_PROSODY:FIRST_STYLE].float().argmax(-1)
         guessed.append(best.numpy() + FIRST_PROSODY)
         right.append(answer.tokens)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +17,10 @@ from worker.models.hibari.sessions import open_session
 from worker.models.hibari.text.draft import Span
 from worker.models.hibari.text.phonemes import Phonemizer
 from worker.models.hibari.text.sentences import Sentence
-from worker.models.hibari_talker.tokens import LOWEST_HZ
+from worker.models.hibari_talker.phoneme_pitch import phoneme_pitches
 
 FINE_SPEED = 0.01
 """At this speed durations come out in hundredths of a unit: the net rounds after it divides."""
-
-VOICED_SHARE = 0.5
-"""A phoneme has a pitch if so many of its frames have one."""
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -58,22 +54,6 @@ class Teacher:
         frames = self._net.run(ids, 1.0)
         pitches = phoneme_pitches(frames.durations, frames.f0)
         return Lesson(ids.astype(np.int16), (fine * FINE_SPEED).astype(np.float32), pitches)
-
-
-def phoneme_pitches(durations: npt.NDArray[np.int32], f0: FloatArray) -> FloatArray:
-    """The median pitch of each phoneme, in semitones above 70 Hz; NaN if it is unvoiced.
-
-    Args:
-        durations: [L] in units of 25 ms.
-        f0: [2 * sum(durations)] Hz.
-    """
-    ends = 2 * np.cumsum(durations)
-    pitches = np.full(durations.size, np.nan, np.float32)
-    for index, (start, end) in enumerate(zip(ends - 2 * durations, ends, strict=True)):
-        voiced = f0[start:end][f0[start:end] > LOWEST_HZ]
-        if voiced.size >= VOICED_SHARE * (end - start):
-            pitches[index] = 12 * math.log2(float(np.median(voiced)) / LOWEST_HZ)
-    return pitches
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +99,8 @@ def teach(sentences: Sequence[str], report_every: int = 1000) -> Lessons:
     teacher, phonemizer = Teacher(), Phonemizer()
     lessons: list[Lesson] = []
     for number, text in enumerate(sentences, 1):
-        for chunk in phonemizer.chunks(Sentence(text, Span(0, len(text)), True)):
-            lessons.append(teacher.speak(chunk.ids))
+        chunks = phonemizer.chunks(Sentence(text, Span(0, len(text)), True))
+        lessons += [teacher.speak(chunk.ids) for chunk in chunks]
         if number % report_every == 0:
             print(f"{number} of {len(sentences)} sentences", file=sys.stderr, flush=True)
     return Lessons.join(lessons)
