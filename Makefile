@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 IMAGE ?= voxloom
 BUILDER ?= $(shell command -v docker || command -v podman || command -v buildah || echo docker)
 TYPED := $(sort $(dir $(wildcard $(addsuffix /*.py,server engine worker tests benchmarks examples))))
+NODE_EXAMPLES := examples/node/node_modules/.package-lock.json
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 # vLLM asks for these, and uses them for images and sounds only. Where one was built for another torch
@@ -48,8 +49,12 @@ check: dev
 	$(BIN)/mypy $(TYPED)
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
-test: check
+test: check $(NODE_EXAMPLES)
 	$(BIN)/python -m pytest -p tests.marker_report --durations=10
+
+$(NODE_EXAMPLES): examples/node/package-lock.json
+	npm ci --prefix examples/node --no-audit --no-fund --loglevel=error
+	@touch $@
 
 bench: dev
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -59,7 +64,7 @@ image:
 	BUILDAH_FORMAT=docker $(BUILDER) build -t $(IMAGE) $(ARGS) .
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) examples/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # The stamps are older than pyproject.toml when what it asks for may have changed.
 $(VENV)/installed: pyproject.toml | $(BIN)/python

@@ -4,32 +4,38 @@
 time to first audio over HTTP for the same words; the two take turns. ``cancel``: from the sending
 of a cancel to its answer, after which no audio comes. ``30 tokens/s``: as a language model writes,
 several sessions at once, each with a player that began at the first audio; they begin at random
-times, or, which is harder, ten of them at the same moment and in step.
+times, or, which is harder, ten of them at the same moment and in step. ``pause``: the silence
+between two sentences as that player played it, beside the one in the audio of the same text over
+HTTP, both found by their energy.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import io
 import json
 import random
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import urllib.request
+import wave
 
 from websockets.asyncio.client import ClientConnection
-from websockets.asyncio.client import connect as connect_socket
 
 from benchmarks.arrivals import poisson_times
 from benchmarks.figures import Figure, Report
 from benchmarks.options import Options, run_async
-from benchmarks.player import Player
 from benchmarks.quantiles import percentile
 from benchmarks.server_process import running_server
-from benchmarks.speech_client import SpeechConnection, connect
+from benchmarks.silence import Word, pauses
+from benchmarks.socket_client import Talk, first_audio, say, session, talk, until
+from benchmarks.speech_client import SAMPLE_RATE, SpeechConnection, connect
 from benchmarks.texts import sentences
 
-# The bound on the ratio of the medians, and on the 99th percentile in ms.
-TTFA_TARGET, CANCEL_TARGET_MS = 1.2, 50.0
+# The bounds on the ratio of the medians, on the 99th percentile in ms, and in ms on how far a pause
+# may be from the natural one. (Behind a sentence that was cut into clauses it is as long as the
+# voice makes it behind the last clause alone.)
+TTFA_TARGET, CANCEL_TARGET_MS, PAUSE_TARGET_MS = 1.2, 50.0, 30.0
 # A clause without another one in it.
 _NUM_CLAUSE_WORDS = 9
 _NUM_WORDS = 20
@@ -38,10 +44,9 @@ _NUM_WARM_UP = 3
 _NUM_AT_ONCE = 10
 # A session is written in about six seconds: ten or so are being written at any time.
 _ARRIVALS_PER_S = 1.5
-_TOKENS_PER_S = 30
-_CHARS_PER_TOKEN = 4
+_NUM_SENTENCES = 3
+_NUM_PAUSED = 30
 _MAX_STAY_S = 0.08
-_CONFIG = {"response_format": "pcm", "stream_audio": True, "split_granularity": "clause"}
 
 
 def run(options: Options) -> Report:
@@ -57,15 +62,18 @@ async def _measure(port: int, options: Options) -> Report:
     ]
     ours, theirs = await _first_clauses(port, clauses)
     cancels_ms = await _cancels(port, sentences(12, options.pick(200, 3), _NUM_LONG_WORDS))
-    texts = sentences(13, options.pick(300, 6), _NUM_WORDS)
-    talks = [" ".join(texts[start : start + 3]) for start in range(0, len(texts), 3)]
-    random_players = await _talks_at_random(port, talks)
-    in_step_players = await _talks_in_step(port, talks[: len(talks) // 2])
+    num_talks = options.pick(100, 2)
+    texts = sentences(13, num_talks * _NUM_SENTENCES, _NUM_WORDS)
+    paragraphs = [" ".join(texts[start::num_talks]) for start in range(num_talks)]
+    at_random = await _talks_at_random(port, paragraphs)
+    in_step = await _talks_in_step(port, paragraphs)
+    read = [await asyncio.to_thread(_natural_pauses, port, t) for t in paragraphs[:_NUM_PAUSED]]
     figures = [
         *_ttfa_figures(ours, theirs),
         *(_cancel_figure(percent, cancels_ms) for percent in (50, 99)),
-        *_talk_figures("at random", random_players, target=0),
-        *_talk_figures("ten in step", in_step_players, target=None),
+        *_talk_figures("at random", at_random),
+        *_talk_figures("ten in step", in_step),
+        *_pause_figures(list(map(_played_pauses, at_random, paragraphs)), read),
     ]
     details = {"socket_ms": ours, "http_ms": theirs, "cancel_ms": cancels_ms}
     return Report("sockets", figures, details)
@@ -91,49 +99,76 @@ def _cancel_figure(percent: int, values_ms: list[float]) -> Figure:
     return Figure(f"cancel to last byte, p{percent}", value, "ms", target=target, better="lower")
 
 
-def _talk_figures(name: str, players: list[Player], target: float | None) -> list[Figure]:
-    num_underruns = sum(player.num_underruns for player in players)
-    stalled_ms = 1000 * sum(player.stalled_s for player in players)
+def _talk_figures(name: str, talks: list[Talk]) -> list[Figure]:
+    num_underruns = sum(heard.player.num_underruns for heard in talks)
+    stalled_ms = 1000 * sum(heard.player.stalled_s for heard in talks)
     name = f"30 tokens/s, {name}"
     return [
-        Figure(f"{name}: sessions", len(players), ""),
-        Figure(f"{name}: underruns", num_underruns, "", target=target, better="lower"),
+        Figure(f"{name}: sessions", len(talks), ""),
+        Figure(f"{name}: underruns", num_underruns, "", target=0, better="lower"),
         Figure(f"{name}: stalled", stalled_ms, "ms", better="lower"),
     ]
 
 
-@asynccontextmanager
-async def _session(port: int) -> AsyncIterator[ClientConnection]:
-    address = f"ws://127.0.0.1:{port}/v1/audio/speech/stream"
-    async with connect_socket(address, max_size=None, compression=None) as socket:
-        await _say(socket, "session.config", **_CONFIG)
-        yield socket
+def _pause_figures(played: list[list[float]], natural: list[list[float]]) -> list[Figure]:
+    """None where the words cannot be told apart, as with tones."""
+    pairs = [
+        pair
+        for ours, theirs in zip(played, natural, strict=False)
+        for pair in zip(ours, theirs, strict=True)
+    ]
+    if not pairs:
+        return []
+    differences_ms = [abs(ours - theirs) * 1000 for ours, theirs in pairs]
+    return [
+        Figure(
+            "pause between sentences, p50",
+            percentile([ours * 1000 for ours, _ in pairs], 50),
+            "ms",
+            percentile([theirs * 1000 for _, theirs in pairs], 50),
+        ),
+        Figure(
+            f"{len(pairs)} pauses: off the natural one, p95",
+            percentile(differences_ms, 95),
+            "ms",
+            target=PAUSE_TARGET_MS,
+            better="lower",
+        ),
+        Figure("the furthest", max(differences_ms), "ms", better="lower"),
+    ]
 
 
-async def _say(socket: ClientConnection, kind: str, **fields: object) -> None:
-    await socket.send(json.dumps({"type": kind} | fields))
+def _played_pauses(heard: Talk, text: str) -> list[float]:
+    """The pauses of a talk in seconds, with what its player had to wait in them."""
+    return [
+        pause.silent_s + sum(s for at, s in heard.stalls if pause.first <= at < pause.last)
+        for pause in pauses(heard.pcm, heard.words, text)
+    ]
 
 
-async def _first_audio(socket: ClientConnection) -> float:
-    """When the next audio came."""
-    while not isinstance(await socket.recv(), bytes):
-        pass
-    return time.perf_counter()
-
-
-async def _until(socket: ClientConnection, kind: str) -> float:
-    """When an event of that type came."""
-    while True:
-        message = await socket.recv()
-        if isinstance(message, str) and json.loads(message)["type"] == kind:
-            return time.perf_counter()
+def _natural_pauses(port: int, text: str) -> list[float]:
+    """The pauses in seconds when the whole text is given at once."""
+    fields = {"input": text, "response_format": "wav", "timestamp_granularities": ["word"]}
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v1/audio/speech",
+        data=json.dumps(fields).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request) as response:
+        answer = json.load(response)
+    with wave.open(io.BytesIO(base64.b64decode(answer["audio"]))) as file:
+        assert file.getframerate() == SAMPLE_RATE, "the pipeline's own rate"
+        pcm = file.readframes(file.getnframes())
+    keys = ("start_ms", "end_ms", "start_char", "end_char")
+    words = [Word(*(word[key] for key in keys)) for word in answer["words"]]
+    return [pause.silent_s for pause in pauses(pcm, words, text)]
 
 
 async def _first_clauses(port: int, clauses: list[str]) -> tuple[list[float], list[float]]:
     """Milliseconds of the socket and of HTTP."""
     http = await connect(port)
     pairs = []
-    async with _session(port) as socket:
+    async with session(port) as socket:
         for clause in clauses:
             ours_ms = await _first_clause_ms(socket, clause)
             pairs.append((ours_ms, await _http_ms(http, clause)))
@@ -144,15 +179,15 @@ async def _first_clauses(port: int, clauses: list[str]) -> tuple[list[float], li
 
 async def _first_clause_ms(socket: ClientConnection, clause: str) -> float:
     before, _, last_word = clause.rstrip().rpartition(" ")
-    await _say(socket, "input.text", text=f"{before} ")
+    await say(socket, "input.text", text=f"{before} ")
     # The server has taken all of it once it has answered what comes after.
-    await _say(socket, "session.update")
-    await _until(socket, "session.updated")
+    await say(socket, "session.update")
+    await until(socket, "session.updated")
     sent_at = time.perf_counter()
-    await _say(socket, "input.text", text=f"{last_word} ")
-    heard_at = await _first_audio(socket)
-    await _say(socket, "input.cancel")
-    await _until(socket, "session.done")
+    await say(socket, "input.text", text=f"{last_word} ")
+    heard_at = await first_audio(socket)
+    await say(socket, "input.cancel")
+    await until(socket, "session.done")
     return (heard_at - sent_at) * 1000
 
 
@@ -165,20 +200,20 @@ async def _cancels(port: int, texts: list[str]) -> list[float]:
     """Milliseconds from a cancel, at a random moment after the first audio, to its answer."""
     rng = random.Random(0)
     waits_ms = []
-    async with _session(port) as socket:
+    async with session(port) as socket:
         for text in texts:
-            await _say(socket, "input.text", text=text)
-            await _say(socket, "input.flush")
-            await _first_audio(socket)
+            await say(socket, "input.text", text=text)
+            await say(socket, "input.flush")
+            await first_audio(socket)
             await asyncio.sleep(rng.random() * _MAX_STAY_S)
             sent_at = time.perf_counter()
-            await _say(socket, "input.cancel", played_ms=10)
-            waits_ms.append((await _until(socket, "input.cancelled") - sent_at) * 1000)
-            await _until(socket, "session.done")
+            await say(socket, "input.cancel", played_ms=10)
+            waits_ms.append((await until(socket, "input.cancelled") - sent_at) * 1000)
+            await until(socket, "session.done")
     return waits_ms
 
 
-async def _talks_at_random(port: int, texts: list[str]) -> list[Player]:
+async def _talks_at_random(port: int, texts: list[str]) -> list[Talk]:
     """The texts, each in a session of its own that begins when it begins."""
     clock = asyncio.get_running_loop()
     started_at = clock.time()
@@ -190,35 +225,15 @@ async def _talks_at_random(port: int, texts: list[str]) -> list[Player]:
     return list(await asyncio.gather(*talks))
 
 
-async def _talks_in_step(port: int, texts: list[str]) -> list[Player]:
+async def _talks_in_step(port: int, texts: list[str]) -> list[Talk]:
     """The texts, several at the same moment."""
-    players: list[Player] = []
+    talks: list[Talk] = []
     for start in range(0, len(texts), _NUM_AT_ONCE):
         group = texts[start : start + _NUM_AT_ONCE]
-        players += await asyncio.gather(*(_talk(port, text) for text in group))
-    return players
+        talks += await asyncio.gather(*(_talk(port, text) for text in group))
+    return talks
 
 
-async def _talk(port: int, text: str) -> Player:
-    async with _session(port) as socket:
-        player = Player(time.perf_counter())
-        writing = asyncio.create_task(_write(socket, text))
-        while True:
-            message = await socket.recv()
-            if isinstance(message, bytes):
-                player.feed(time.perf_counter(), message)
-            elif json.loads(message)["type"] == "session.done":
-                break
-        await writing
-    return player
-
-
-async def _write(socket: ClientConnection, text: str) -> None:
-    """Token by token at the pace of a language model."""
-    clock = asyncio.get_running_loop()
-    due = clock.time()
-    for start in range(0, len(text), _CHARS_PER_TOKEN):
-        due += 1 / _TOKENS_PER_S
-        await asyncio.sleep(max(0.0, due - clock.time()))
-        await _say(socket, "input.text", text=text[start : start + _CHARS_PER_TOKEN])
-    await _say(socket, "input.done")
+async def _talk(port: int, text: str) -> Talk:
+    async with session(port) as socket:
+        return await talk(socket, text)

@@ -264,6 +264,9 @@ class OutputRow(msgspec.Struct, forbid_unknown_fields=True):
     ``num_samples`` place the payload in the request's output, where a unit that is not audio counts
     as one sample; a row without payload tells its position all the same. The request can be
     replayed from input ``units_done``, whose output starts at ``done_position``.
+
+    A language model's position counts tokens. ``tokens`` are those that the row covers, to be given
+    back in a replay; ``ends_passage`` says that its passage ended with them.
     """
 
     request_id: str
@@ -273,6 +276,8 @@ class OutputRow(msgspec.Struct, forbid_unknown_fields=True):
     units_done: int = 0
     done_position: int = 0
     finished: bool = False
+    tokens: list[int] = msgspec.field(default_factory=list)
+    ends_passage: bool = False
 
 
 class StageOutput(_Message, tag="stage_output"):
@@ -312,11 +317,32 @@ class TrialEnd(_Message, tag="trial_end"):
     request_id: str
 
 
+class MetricSample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One value of a metric, under its full name (``..._total``, ``..._bucket``)."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+class MetricFamily(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A metric as Prometheus has it: counter, gauge, histogram, and so on."""
+
+    name: str
+    kind: str
+    documentation: str
+    samples: list[MetricSample]
+
+
 class Pong(_Message, tag="pong"):
-    """Answer to ``Ping``; ``num_requests`` is how many requests the replica holds."""
+    """Answer to ``Ping``; ``num_requests`` is how many requests the replica holds.
+
+    ``metrics`` are those of the engine that the replica runs, if it has its own; now and then.
+    """
 
     seq: int
     num_requests: int
+    metrics: list[MetricFamily] | None = None
 
 
 # --- orchestrator → caller (same process) --------------------------------------------------------

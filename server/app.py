@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,11 +14,14 @@ from starlette.exceptions import HTTPException
 
 from engine.errors import VoxloomError
 from server.auth import ApiKeys
-from server.catalog import ModelCatalog
+from server.catalog import OPENAI_TRANSCRIBERS, ModelCatalog
+from server.decoding import DecoderPool
 from server.encoding import EncoderPool
-from server.engine_life import EngineLife
+from server.engine_life import EngineLife, ServedEngine
+from server.engine_metrics import engine_registry
 from server.engine_port import EnginePort
 from server.errors import handle_http_exception, handle_validation_error, handle_voxloom_error
+from server.loop_lag import watch_lag
 from server.metrics import ServerMetrics
 from server.middleware import ApiKeyGate, BodyLimit, CanonicalPaths, Cors, RequestScope
 from server.routes.docs import docs_routes
@@ -28,32 +32,52 @@ from server.routes.models import model_routes
 from server.routes.page import page_routes
 from server.routes.speech import speech_routes
 from server.routes.speech_socket import speech_socket_routes
+from server.routes.subtitles import subtitle_routes
+from server.routes.transcriptions import UPLOAD_PATHS, transcription_routes
 from server.routes.voices import voice_routes
 from server.schemas.elevenlabs import ElevenLabsSpeech
 from server.schemas.speech import SpeechRequest, SpeechWithWords
+from server.schemas.subtitles import SubtitlesRequest
+from server.schemas.transcriptions import TranscriptionForm, TranslationForm
 from server.settings import ServerSettings
 from server.speech_stream import SpeechService
+from server.transcription_stream import TranscriptionService
 
 API_VERSION = "1"
 # Schemas of bodies that the routes read themselves.
-_BODY_SCHEMAS = (SpeechRequest, SpeechWithWords, ElevenLabsSpeech)
+_BODY_SCHEMAS = (
+    SpeechRequest,
+    SpeechWithWords,
+    SubtitlesRequest,
+    ElevenLabsSpeech,
+    TranscriptionForm,
+    TranslationForm,
+)
 
 
-def create_app(engine: EnginePort, settings: ServerSettings | None = None) -> FastAPI:
-    """The application. Its lifespan starts the engine and ends it (``app.state.life``)."""
+def create_app(
+    engine: EnginePort,
+    settings: ServerSettings | None = None,
+    transcriber: ServedEngine | None = None,
+) -> FastAPI:
+    """The application. Its lifespan starts the engines and ends them (``app.state.life``).
+
+    ``engine`` speaks, ``transcriber`` writes down speech.
+    """
     settings = settings or ServerSettings()
     metrics = ServerMetrics()
     encoders = EncoderPool(settings.num_encoder_threads)
-    life = EngineLife(engine)
+    decoders = DecoderPool(settings.num_decoder_threads)
+    life = EngineLife(engine, *([] if transcriber is None else [transcriber]))
     app = FastAPI(
         title="voxloom",
-        description="Text to speech, with OpenAI's API.",
+        description="Text to speech and speech to text, with OpenAI's API.",
         version=API_VERSION,
         redirect_slashes=False,
         # FastAPI's own pages load their scripts from elsewhere, and this server runs offline.
         docs_url=None,
         redoc_url=None,
-        lifespan=_lifespan(life, encoders),
+        lifespan=_lifespan(life, metrics, encoders, decoders),
         exception_handlers={
             VoxloomError: handle_voxloom_error,
             HTTPException: handle_http_exception,
@@ -61,42 +85,66 @@ def create_app(engine: EnginePort, settings: ServerSettings | None = None) -> Fa
         },
     )
     app.state.life = life
-    _add_routes(app, SpeechService(engine, encoders, metrics, settings))
+    hearing = None
+    if transcriber is not None:
+        hearing = TranscriptionService(transcriber, decoders, metrics, settings)
+    _add_routes(app, life, SpeechService(engine, encoders, metrics, settings), hearing)
     _add_middleware(app, metrics, settings)
     _describe_bodies(app)
     return app
 
 
-def _lifespan(life: EngineLife, encoders: EncoderPool) -> Any:
+def _lifespan(
+    life: EngineLife, metrics: ServerMetrics, encoders: EncoderPool, decoders: DecoderPool
+) -> Any:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         life.start()
+        watch = asyncio.create_task(watch_lag(metrics.loop_lag.observe))
         try:
             yield
         finally:
+            watch.cancel()
             await life.end()
             encoders.close()
+            decoders.close()
 
     return lifespan
 
 
-def _add_routes(app: FastAPI, service: SpeechService) -> None:
+def _add_routes(
+    app: FastAPI,
+    life: EngineLife,
+    service: SpeechService,
+    hearing: TranscriptionService | None,
+) -> None:
     engine = service.engine
     catalog = ModelCatalog(engine.pipeline)
+    heard = None
+    if hearing is not None:
+        heard = ModelCatalog(hearing.served.engine.pipeline, OPENAI_TRANSCRIBERS)
     app.include_router(speech_routes(service, catalog))
     app.include_router(speech_socket_routes(service, catalog))
+    app.include_router(subtitle_routes(service, catalog))
     app.include_router(elevenlabs_routes(service, catalog))
     app.include_router(voice_routes(engine))
-    app.include_router(model_routes(catalog))
-    app.include_router(health_routes(engine))
+    app.include_router(transcription_routes(hearing, heard))
+    app.include_router(model_routes(catalog, *([] if heard is None else [heard])))
+    app.include_router(health_routes(life))
     app.include_router(page_routes())
     app.include_router(docs_routes(lambda: app.openapi()))
-    app.include_router(metrics_routes(engine.metrics.registry, service.metrics.registry))
+    engines = engine_registry(served.engine for served in life)
+    app.include_router(metrics_routes(engines, service.metrics.registry))
 
 
 def _add_middleware(app: FastAPI, metrics: ServerMetrics, settings: ServerSettings) -> None:
     """The last one added is the outermost."""
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(
+        BodyLimit,
+        max_bytes=settings.max_body_bytes,
+        uploads=UPLOAD_PATHS,
+        max_upload_bytes=settings.max_upload_bytes,
+    )
     app.add_middleware(ApiKeyGate, keys=ApiKeys(settings.api_keys))
     app.add_middleware(CanonicalPaths)
     app.add_middleware(RequestScope, metrics=metrics, log_requests=settings.access_log)

@@ -11,21 +11,35 @@ from engine.pipeline import PipelineConfig, Voice
 
 # OpenAI's speech models; clients have these names built in. Dated ones are snapshots of the same.
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
-_DATED_MODEL = re.compile(r"gpt-4o-mini-tts-\d{4}-\d{2}-\d{2}\Z")
+# Those that transcribe.
+OPENAI_TRANSCRIBERS = (
+    "whisper-1",
+    "gpt-4o-transcribe",
+    "gpt-4o-mini-transcribe",
+    "gpt-transcribe",
+)
+_DATED = re.compile(r"-\d{4}-\d{2}-\d{2}\Z")
 _MAX_QUOTED_CHARS = 100
 
 
 class ModelCatalog:
-    """The names under which the server's pipeline can be asked for."""
+    """The names under which a pipeline can be asked for: its own, and OpenAI's ``aliases``."""
 
-    def __init__(self, pipeline: PipelineConfig) -> None:
+    def __init__(self, pipeline: PipelineConfig, aliases: tuple[str, ...] = OPENAI_MODELS) -> None:
         own = pipeline.models or (pipeline.name,)
-        self.ids = tuple(dict.fromkeys((*own, *OPENAI_MODELS)))
+        self.ids = tuple(dict.fromkeys((*own, *aliases)))
+        self._dated = frozenset(name for name in aliases if name.startswith("gpt-"))
         self._created = int(time.time())
+
+    def knows(self, model: str) -> bool:
+        """Whether that is one of the names, or a dated one of OpenAI's."""
+        return model in self.ids or (
+            _DATED.search(model) is not None and _DATED.sub("", model) in self._dated
+        )
 
     def check(self, model: str) -> None:
         """Raise ``NotFoundError`` that lists the known names."""
-        if model not in self.ids and not _DATED_MODEL.match(model):
+        if not self.knows(model):
             known = ", ".join(self.ids)
             raise NotFoundError(
                 f"the model {model[:_MAX_QUOTED_CHARS]!a} does not exist; known: {known}",

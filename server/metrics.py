@@ -11,6 +11,7 @@ Clock = Callable[[], float]
 
 _TTFA_BUCKETS_S = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 2, 5, 10, 30)
 _RTF_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 5)
+_LAG_BUCKETS_S = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1)
 _INTERVAL_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 
@@ -43,8 +44,17 @@ class ServerMetrics:
             buckets=_INTERVAL_BUCKETS_S,
             registry=self.registry,
         )
+        self.loop_lag = Histogram(
+            "voxloom_event_loop_lag_seconds",
+            "How late the event loop was, sampled 20 times a second",
+            buckets=_LAG_BUCKETS_S,
+            registry=self.registry,
+        )
         self.audio_seconds = self._counter(
             "voxloom_audio_seconds", "Audio produced for clients, in seconds"
+        )
+        self.transcribed_seconds = self._counter(
+            "voxloom_transcribed_seconds", "Recordings that were written down, in seconds of audio"
         )
         self.underruns = self._counter(
             "voxloom_underrun", "Times a player that began at the first chunk would have run dry"

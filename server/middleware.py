@@ -8,7 +8,7 @@ as well, or lets them through.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
@@ -207,11 +207,18 @@ class ApiKeyGate:
 
 
 class BodyLimit:
-    """Bounds a request's body, whether or not its length was declared."""
+    """Bounds a request's body, whether or not its length was declared.
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    The body of one of ``uploads``' paths is a file, and goes to the disk; it has its own bound.
+    """
+
+    def __init__(
+        self, app: ASGIApp, max_bytes: int, uploads: Collection[str] = (), max_upload_bytes: int = 0
+    ) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._uploads = frozenset(uploads)
+        self._max_upload_bytes = max_upload_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -220,24 +227,26 @@ class BodyLimit:
 
     def _limited(self, receive: Receive, scope: Scope) -> Receive:
         num_bytes = 0
+        is_upload = scope["path"] in self._uploads
+        max_bytes = self._max_upload_bytes if is_upload else self._max_bytes
+        too_large = PayloadTooLargeError(
+            f"the body may hold at most {max_bytes} bytes", param="file" if is_upload else None
+        )
 
         async def limited() -> Message:
             nonlocal num_bytes
-            if num_bytes == 0 and _declared_length(scope) > self._max_bytes:
+            if num_bytes == 0 and _declared_length(scope) > max_bytes:
                 await _discard(receive)
-                raise self._too_large()
+                raise too_large
             message = await receive()
             num_bytes += len(message.get("body", b""))
-            if num_bytes > self._max_bytes:
+            if num_bytes > max_bytes:
                 if message.get("more_body"):
                     await _discard(receive)
-                raise self._too_large()
+                raise too_large
             return message
 
         return limited
-
-    def _too_large(self) -> PayloadTooLargeError:
-        return PayloadTooLargeError(f"the body may hold at most {self._max_bytes} bytes")
 
 
 async def _discard(receive: Receive) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from engine.errors import InvalidRequestError, StageFailedError
 from engine.outputs import OmniRequestOutput
@@ -13,16 +13,17 @@ _BYTES_PER_SAMPLE = 2
 
 
 class PcmSource:
-    """A request's audio, its warnings and words, and its meter.
+    """A request's audio, its warnings, words and sentences, and its meter.
 
     ``warnings`` are complete once the first piece is there; a word comes with or before the piece
-    in which it begins.
+    in which it begins. ``sentences``: first and last character of each that has begun.
     """
 
     def __init__(self, outputs: AsyncIterator[OmniRequestOutput], meter: ListenerMeter) -> None:
         self._outputs = outputs
         self.meter = meter
         self.warnings: tuple[str, ...] = ()
+        self.sentences: list[tuple[int, int]] = []
         self._new_words: list[WordTime] = []
 
     def take_words(self) -> list[WordTime]:
@@ -39,12 +40,20 @@ class PcmSource:
         async for output in self._outputs:
             self.warnings += output.warnings
             self._new_words += read_words(output.payload.get("words", ()))
+            self._note_sentence(output.payload.get("sentence"))
             if output.audio is not None and output.num_samples:
                 self.meter.add_chunk(output.num_samples)
                 yield output.audio if output.audio.format == "B" else output.audio.cast("B")
         self.meter.finish()
         if not self.meter.num_samples:
             raise StageFailedError("the model made no audio for this text")
+
+    def _note_sentence(self, sentence: Sequence[int] | None) -> None:
+        if sentence is None:
+            return
+        span = (int(sentence[0]), int(sentence[1]))
+        if span not in self.sentences[-1:]:
+            self.sentences.append(span)
 
 
 async def limited(

@@ -51,7 +51,7 @@ class SpeechServer(uvicorn.Server):
 
     async def _watch_start(self) -> None:
         try:
-            await self._life.engine.wait_ready()
+            await self._life.wait_ready()
         except UnavailableError as error:
             self.failure = error.message
             self.should_exit = True

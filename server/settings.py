@@ -38,15 +38,22 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     ends a request that takes longer. A WebSocket must be configured within
     ``socket_config_timeout_s``, and closes when neither side has sent or played anything for
     ``socket_idle_timeout_s``.
+
+    ``transcribe`` is the pipeline that writes down speech: a name or a file, which starts with the
+    server; ``auto`` for ``transcribe`` if its packages are installed, which starts with the first
+    request for it; or ``off``. ``max_upload_bytes`` bounds a recording, which goes to the disk:
+    three hours of uncompressed speech fit.
     """
 
     host: str = "127.0.0.1"
     port: int = 8000
     pipeline: str = "hibari"
+    transcribe: str = "auto"
     api_keys: tuple[str, ...] = ()
     api_key_file: str | None = None
     cors_origins: tuple[str, ...] = ("*",)
     max_body_bytes: int = 1_000_000
+    max_upload_bytes: int = 400_000_000
     max_input_chars: int | None = None
     max_buffered_s: float = 30.0
     max_complete_s: float = 1800.0
@@ -56,6 +63,7 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     socket_config_timeout_s: float = 10.0
     socket_idle_timeout_s: float = 30.0
     num_encoder_threads: int = 2
+    num_decoder_threads: int = 2
     log_level: str = "info"
     access_log: bool = True
 
@@ -67,6 +75,7 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             raise ValueError(f"log_level must be one of {known}, got {self.log_level!r}")
         for key in (
             "max_body_bytes",
+            "max_upload_bytes",
             "max_input_chars",
             "max_buffered_s",
             "max_complete_s",
@@ -76,6 +85,7 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             "socket_config_timeout_s",
             "socket_idle_timeout_s",
             "num_encoder_threads",
+            "num_decoder_threads",
         ):
             value = getattr(self, key)
             if value is not None and not value > 0:

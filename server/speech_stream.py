@@ -181,7 +181,7 @@ class SpeechResponse(Response):
         # Half an hour of audio would hold up the event loop.
         body = await asyncio.to_thread(_json_with_audio, parts, answer)
         headers = {"content-type": "application/json", "content-length": str(len(body))}
-        await sender.start(headers | _warning_headers(source.warnings))
+        await sender.start(headers | warning_headers(source.warnings))
         await sender.write_audio(body)
         await sender.finish()
 
@@ -221,7 +221,7 @@ class SpeechResponse(Response):
         return {
             "content-type": CONTENT_TYPES[self._plan.fmt],
             "content-disposition": f'inline; filename="speech.{extension}"',
-            **_warning_headers(source.warnings),
+            **warning_headers(source.warnings),
         }
 
     async def _fail(self, error: Exception, context: RequestContext, sender: BodySender) -> None:
@@ -249,7 +249,7 @@ def _event_headers(source: PcmSource) -> dict[str, str]:
         "cache-control": "no-cache",
         # nginx collects a response before it passes it on, unless it is told not to.
         "x-accel-buffering": "no",
-        **_warning_headers(source.warnings),
+        **warning_headers(source.warnings),
     }
 
 
@@ -260,7 +260,7 @@ def _json_with_audio(parts: list[bytes | memoryview], answer: dict[str, Any]) ->
     return b'{"audio":"' + audio + b'",' + rest[1:]
 
 
-def _warning_headers(warnings: tuple[str, ...]) -> dict[str, str]:
+def warning_headers(warnings: tuple[str, ...]) -> dict[str, str]:
     """The warnings, separated by ``; ``, with what is not printable ASCII percent-encoded."""
     if not warnings:
         return {}

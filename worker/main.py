@@ -24,6 +24,7 @@ from engine.messages import Hello, ReplicaFailed
 from engine.pipeline import load_object
 from engine.placement.keys import WorkerKeys, read_worker_keys
 from engine.placement.spec import ReplicaSpec
+from worker.backend import EngineDiedError, ReplicaBackend
 from worker.join import EngineLostError, RefusedError, join
 from worker.stage_model import StageContext
 from worker.step_loop import StepLoop
@@ -119,16 +120,31 @@ def _serve(spec: ReplicaSpec, transport: Transport) -> int:
     stage = spec.pipeline.stages[spec.stage_id]
     context = StageContext(spec.pipeline, stage, spec.stage_id)
     try:
-        model = load_object(stage.model, f"stages[{spec.stage_id}].model")(context)
-        backend = StepLoop(model, context, transport, orphan_timeout_s=spec.orphan_timeout_s)
+        backend = _load_backend(context, transport, spec.orphan_timeout_s)
         hello = Hello(spec.replica_id, spec.stage_id, os.getpid(), backend.fingerprint())
     except (ConfigError, OSError, ImportError, ValueError, RuntimeError, MemoryError) as error:
         logger.exception("replica %s cannot load its model", spec.replica_id)
         transport.send(ReplicaFailed(spec.replica_id, f"{type(error).__name__}: {error}"))
         return 1
     transport.send(hello)
-    backend.run()
+    try:
+        backend.run()
+    except EngineDiedError as error:
+        transport.send(ReplicaFailed(spec.replica_id, str(error)))
+        return 1
     return 0
+
+
+def _load_backend(
+    context: StageContext, transport: Transport, orphan_timeout_s: float
+) -> ReplicaBackend:
+    if context.stage.stage_type == "llm":
+        # Only here: vLLM and what it needs take seconds to import, and may not be installed.
+        from worker.vllm.backend import VllmBackend
+
+        return VllmBackend(context, transport, orphan_timeout_s=orphan_timeout_s)
+    model = load_object(context.stage.model, f"stages[{context.stage_id}].model")(context)
+    return StepLoop(model, context, transport, orphan_timeout_s=orphan_timeout_s)
 
 
 def _die_with_parent(parent: int) -> None:

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+import msgspec
+
+from engine.errors import ConfigError
 from engine.messages import Fingerprint, StageInteraction, StageRequest, StageUpdate
 from engine.pipeline import PipelineConfig, StageConfig
+
+Options = TypeVar("Options", bound=msgspec.Struct)
+
+
+class Readiness:
+    """How a model that works in the background says that a request has work now."""
+
+    def __init__(self) -> None:
+        self._listener: Callable[[str], None] | None = None
+
+    def connect(self, listener: Callable[[str], None]) -> None:
+        """Whom to tell; it is called on any thread."""
+        self._listener = listener
+
+    def notify(self, request_id: str) -> None:
+        """From any thread: ask ``has_work`` of this request again."""
+        if self._listener is not None:
+            self._listener(request_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +38,16 @@ class StageContext:
     pipeline: PipelineConfig
     stage: StageConfig
     stage_id: int
+    readiness: Readiness = field(default_factory=Readiness)
+
+    def read_options(self, kind: type[Options]) -> Options:
+        """The stage's ``options``. Raises ``ConfigError`` that lists the known ones."""
+        try:
+            return msgspec.convert(self.stage.options, kind)
+        except (msgspec.ValidationError, ValueError) as error:
+            known = ", ".join(kind.__struct_fields__)
+            message = f"stage {self.stage.name!r}: options: {error}; known: {known}"
+            raise ConfigError(message) from error
 
 
 @dataclass(slots=True)

@@ -19,13 +19,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from engine.errors import VoxloomError
 from engine.messages import (
     Fingerprint,
     Ping,
     Pong,
     StageAbort,
-    StageError,
     StageInteraction,
     StageOutput,
     StagePause,
@@ -39,6 +37,8 @@ from engine.messages import (
     TrialEnd,
     TrialGrant,
 )
+from worker.failures import stage_error
+from worker.liveness import Liveness
 from worker.routing import route_step
 from worker.scheduler import AudioScheduler
 from worker.stage_model import StageContext, StageModel, StepOutput
@@ -73,7 +73,7 @@ class StepLoop:
         self._output_type = context.stage.engine_output_type
         self._transport = transport
         self._clock = clock
-        self._orphan_timeout_s = orphan_timeout_s
+        self._liveness = Liveness(orphan_timeout_s, clock)
         self._scheduler = AudioScheduler(
             max_batch_size=context.stage.max_batch_size,
             steps_in_flight=context.stage.steps_in_flight,
@@ -81,10 +81,11 @@ class StepLoop:
         )
         self._pool = ThreadPoolExecutor(context.stage.steps_in_flight, "step")
         self._results: deque[_StepResult] = deque()
+        self._ready: deque[str] = deque()
+        context.readiness.connect(self._note_ready)
         self._deferred: dict[str, list[ToReplica]] = {}
         self._trials = Trials()
         self._granted: str | None = None
-        self._last_ping_at = clock()
         self._stopping = False
 
     def fingerprint(self) -> Fingerprint:
@@ -97,10 +98,11 @@ class StepLoop:
                 self._handle(message)
             while self._results:
                 self._finish_step(self._results.popleft())
+            while self._ready:
+                self._refresh(self._ready.popleft(), self._clock())
             self._check_trial()
             self._start_steps()
-            if self._clock() - self._last_ping_at > self._orphan_timeout_s:
-                logger.error("no ping for %g s: the orchestrator is gone", self._orphan_timeout_s)
+            if self._liveness.is_orphaned:
                 break
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -109,7 +111,7 @@ class StepLoop:
     def _handle(self, message: ToReplica) -> None:
         match message:
             case Ping():
-                self._last_ping_at = self._clock()
+                self._liveness.note_ping()
                 self._transport.send_control(
                     Pong(message.seq, self._scheduler.num_requests + self._trials.num_held)
                 )
@@ -269,22 +271,18 @@ class StepLoop:
         if not self._scheduler.knows(request_id):
             return
         self._drop(request_id)
-        if isinstance(error, VoxloomError):
-            failure = StageError(request_id, error.code, error.message, error.param, unit)
-        else:
-            logger.error("request %s failed", request_id, exc_info=error)
-            failure = StageError(request_id, "stage_failed", _describe(error), unit=unit)
-        self._transport.send(failure)
+        self._transport.send(stage_error(request_id, error, unit))
 
     def _drop(self, request_id: str) -> None:
         self._trials.drop(request_id)
         self._scheduler.remove(request_id)
         self._model.abort(request_id)
 
+    def _note_ready(self, request_id: str) -> None:
+        """Called on a thread of the model's."""
+        self._ready.append(request_id)
+        self._transport.wake()
+
     def _refresh(self, request_id: str, now: float) -> None:
         if self._scheduler.knows(request_id):
             self._scheduler.set_runnable(request_id, self._model.has_work(request_id), now)
-
-
-def _describe(error: Exception) -> str:
-    return f"the stage failed at this request: {type(error).__name__}"

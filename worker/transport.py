@@ -57,6 +57,14 @@ class Transport:
         except BlockingIOError:
             return  # it is full of wake-ups already
 
+    def descriptors(self) -> list[int]:
+        """File descriptors of which one becomes readable when something may have come.
+
+        For a loop that waits by itself. They tell of changes, not of a state: after each
+        ``receive``, and after each ``send``, what came before will not make them readable again.
+        """
+        return [*self._control.descriptors(), *self._data.descriptors()]
+
     def receive(self) -> list[ToReplica]:
         """All messages that have come, in an order in which they may be carried out.
 

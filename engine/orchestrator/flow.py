@@ -147,9 +147,7 @@ class RequestFlow:
         if row.start_sample != progress.position:
             self._replay_gap(record, stage_id)
             return
-        progress.position += row.num_samples
-        progress.has_finish_row = row.finished
-        progress.checkpoint(row.units_done, row.done_position)
+        progress.take_row(row)
         self._check_pending(record, stage_id)
         if stage_id == 0 and record.group is not None:
             record.group.take_parent(row, now)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from engine.messages import (
     Fingerprint,
+    OutputRow,
     Payload,
     StageInteraction,
     StageRequest,
@@ -40,7 +41,8 @@ class StageProgress:
 
     ``inputs`` is the journal: the inputs from ``units_done`` on, which a replay sends again. Of a
     later stage it is bounded because the stage before is paused at ``max_pending_units``; of
-    stage 0 by what the client has sent and the stage has not yet turned into output.
+    stage 0 by what the client has sent and the stage has not yet turned into output. Of a language
+    model's own tokens only those of the passage that is open are kept.
     """
 
     num_inputs: int = 0
@@ -52,6 +54,9 @@ class StageProgress:
     done_position: int = 0
     position: int = 0
     cut_position: int = 0
+    first_passage: int = 0
+    open_passage: int = 0
+    open_tokens: list[int] = field(default_factory=list)
     has_finish_row: bool = False
     num_starts: int = 0
     num_gaps: int = 0
@@ -76,11 +81,22 @@ class StageProgress:
         self._append(interaction)
         return interaction
 
+    def take_row(self, row: OutputRow) -> None:
+        """A row that follows on what came before: note how far the stage is, and what it said."""
+        self.position += row.num_samples
+        self.has_finish_row = row.finished
+        self.open_tokens += row.tokens
+        if row.ends_passage:
+            self.open_tokens.clear()
+            self.open_passage += 1
+        self.checkpoint(row.units_done, row.done_position)
+
     def checkpoint(self, units_done: int, done_position: int) -> None:
         """Inputs before ``units_done`` need not be replayed; their updates stay in force."""
         if units_done <= self.units_done:
             return
         self.units_done, self.done_position = units_done, done_position
+        self.first_passage = self.open_passage
         while self.inputs and self.inputs[0].unit < units_done:
             head = self.inputs[0]
             if isinstance(head, StageUpdate) and head.final:
@@ -95,6 +111,9 @@ class StageProgress:
         self.inputs.clear()
         self.units_done, self.done_position = self.num_inputs, self.position
         self.cut_position = self.position
+        self.open_passage += bool(self.open_tokens)
+        self.open_tokens.clear()
+        self.first_passage = self.open_passage
         self.pauses.discard(PauseReason.DOWNSTREAM)
 
     def count_gap(self) -> int:
@@ -171,6 +190,9 @@ class RequestRecord:
             cut_position=progress.cut_position,
             paused=bool(progress.pauses),
             suspect=progress.is_suspect,
+            first_passage=progress.first_passage,
+            open_passage=progress.open_passage,
+            prefix_tokens=list(progress.open_tokens),
         )
         if not is_first or self.group is None:
             return [request]

@@ -39,6 +39,35 @@ class G711Writer:
         """Nothing is held."""
 
 
+def decode_g711(data: bytes, law: G711Law) -> bytes:
+    """The samples of these codes: s16le, mono."""
+    return _sample_values(law)[np.frombuffer(data, np.uint8)].tobytes()
+
+
+@cache
+def _sample_values(law: G711Law) -> NDArray[np.int16]:
+    """The middle of each code's step, int16 [256]."""
+    codes = np.arange(256)
+    values = _ulaw_values(codes) if law is G711Law.ULAW else _alaw_values(codes)
+    return values.astype("<i2")
+
+
+def _ulaw_values(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    inverted = ~codes & 0xFF
+    segment, step = (inverted >> _NUM_STEP_BITS) & 7, inverted & 0xF
+    level = ((2 * step + _ULAW_BIAS) << segment) - _ULAW_BIAS
+    magnitude = level << _ULAW_SHIFT
+    return np.where(inverted & 0x80, -magnitude, magnitude)
+
+
+def _alaw_values(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    toggled = codes ^ 0x55
+    segment, step = (toggled >> _NUM_STEP_BITS) & 7, toggled & 0xF
+    linear = (2 * step + 1) << _ALAW_SHIFT
+    magnitude = np.where(segment == 0, linear, (linear + 256) << np.maximum(segment - 1, 0))
+    return np.where(toggled & 0x80, magnitude, -magnitude)
+
+
 @cache
 def _ulaw_codes() -> NDArray[np.uint8]:
     """The code of each 16-bit sample, uint8 [65536], indexed by its bits."""

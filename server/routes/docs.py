@@ -36,6 +36,8 @@ def _operations(document: dict[str, Any]) -> Iterator[str]:
         for method, operation in operations.items():
             yield f"<h2><code>{method.upper()} {escape(path)}</code></h2>"
             yield f"<p>{escape(operation.get('summary', ''))}</p>"
+            if parameters := operation.get("parameters"):
+                yield from _fields({"properties": {field["name"]: field for field in parameters}})
             content = operation.get("requestBody", {}).get("content", {})
             for body in content.values():
                 yield from _fields(_resolve(document, body["schema"]))

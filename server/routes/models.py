@@ -11,13 +11,15 @@ from server.schemas.errors import ErrorBody
 from server.schemas.listings import AudioModelList, ModelList, ModelObject
 
 
-def model_routes(catalog: ModelCatalog) -> APIRouter:
-    """The routes, bound to the catalog."""
+def model_routes(speech: ModelCatalog, *others: ModelCatalog) -> APIRouter:
+    """The routes, bound to the catalogs."""
     router = APIRouter()
+    catalogs = (speech, *others)
 
     @router.get("/v1/models", summary="List the models", response_model=ModelList)
     async def list_models() -> dict[str, Any]:
-        return {"object": "list", "data": [catalog.describe(model) for model in catalog.ids]}
+        data = [catalog.describe(model) for catalog in catalogs for model in catalog.ids]
+        return {"object": "list", "data": data}
 
     # Ids may hold slashes; openai-python percent-encodes them, others do not.
     @router.get(
@@ -27,12 +29,13 @@ def model_routes(catalog: ModelCatalog) -> APIRouter:
         responses={404: {"model": ErrorBody}},
     )
     async def get_model(model: str) -> dict[str, Any]:
-        return catalog.describe(model)
+        found = next((catalog for catalog in others if catalog.knows(model)), speech)
+        return found.describe(model)
 
     @router.get(
         "/v1/audio/models", summary="List the models that speak", response_model=AudioModelList
     )
     async def list_audio_models() -> dict[str, Any]:
-        return {"models": [{"id": model} for model in catalog.ids]}
+        return {"models": [{"id": model} for model in speech.ids]}
 
     return router

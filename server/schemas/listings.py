@@ -61,9 +61,11 @@ class Health(BaseModel):
 class Readiness(BaseModel):
     """Whether requests can be served now; per stage how many replicas are ready and wanted.
 
-    ``failure`` says why the engine has given up, if it has.
+    ``failure`` says why the engine has given up, if it has. ``stages`` are those of the pipeline
+    that speaks; ``pipelines`` tells the same of the others.
     """
 
     status: Literal["ready", "not_ready"]
     failure: str | None = None
     stages: dict[str, Any]
+    pipelines: dict[str, Any] = {}

@@ -26,22 +26,17 @@ class VoiceRef(BaseModel):
     id: StrictStr
 
 
-class SpeechRequest(RequestModel):
-    """What to say, in which voice, and how to send it."""
+class SpokenText(RequestModel):
+    """What to say, and in which voice."""
 
     must_be: ClassVar[dict[str, str]] = {
         "input": "a string with at least one character that can be spoken, without NUL",
         "model": "a model name from /v1/models",
         "voice": 'a voice id from /v1/audio/voices, as a string or as {"id": "..."}',
         "instructions": f"a string of at most {MAX_INSTRUCTIONS_CHARS} characters",
-        "response_format": "one of " + ", ".join(AudioFormat),
         "speed": f"a number from {MIN_SPEED} to {MAX_SPEED}",
-        "stream_format": "one of audio, sse",
-        "stream": "true or false",
         "seed": f"an integer from 0 to {MAX_SEED}",
-        "sample_rate": f"an integer from {MIN_SAMPLE_RATE} to {MAX_SAMPLE_RATE}",
         "language": "a language tag such as 'en'",
-        "timestamp_granularities": "a list of at least one 'word' and nothing else",
     }
 
     input: Annotated[
@@ -68,13 +63,38 @@ class SpeechRequest(RequestModel):
             "x-voxloom-warnings.",
         ),
     ] = None
-    response_format: Annotated[
-        AudioFormat | None,
-        Field(description="mp3 if not given. opus is in Ogg, aac in ADTS, pcm is s16le mono."),
-    ] = None
     speed: Annotated[
         StrictFloat | None,
         Field(ge=MIN_SPEED, le=MAX_SPEED, allow_inf_nan=False, description="1 if not given."),
+    ] = None
+    seed: Annotated[
+        StrictInt | None,
+        Field(
+            ge=0,
+            le=MAX_SEED,
+            description="Equal requests with equal seeds get equal bytes; random if not given.",
+        ),
+    ] = None
+    language: Annotated[
+        StrictStr | None,
+        Field(max_length=MAX_LANGUAGE_CHARS, description="A BCP 47 tag; the voice's if absent."),
+    ] = None
+
+
+class SpeechRequest(SpokenText):
+    """What to say, in which voice, and how to send it."""
+
+    must_be: ClassVar[dict[str, str]] = SpokenText.must_be | {
+        "response_format": "one of " + ", ".join(AudioFormat),
+        "stream_format": "one of audio, sse",
+        "stream": "true or false",
+        "sample_rate": f"an integer from {MIN_SAMPLE_RATE} to {MAX_SAMPLE_RATE}",
+        "timestamp_granularities": "a list of at least one 'word' and nothing else",
+    }
+
+    response_format: Annotated[
+        AudioFormat | None,
+        Field(description="mp3 if not given. opus is in Ogg, aac in ADTS, pcm is s16le mono."),
     ] = None
     stream_format: Annotated[
         Literal["audio", "sse"] | None,
@@ -93,14 +113,6 @@ class SpeechRequest(RequestModel):
             "complete files if they are short, everything else is sent as it is made."
         ),
     ] = None
-    seed: Annotated[
-        StrictInt | None,
-        Field(
-            ge=0,
-            le=MAX_SEED,
-            description="Equal requests with equal seeds get equal bytes; random if not given.",
-        ),
-    ] = None
     sample_rate: Annotated[
         StrictInt | None,
         Field(
@@ -109,10 +121,6 @@ class SpeechRequest(RequestModel):
             description="Of the answer, in Hz; the model's own if not given. Some formats allow "
             "certain rates only.",
         ),
-    ] = None
-    language: Annotated[
-        StrictStr | None,
-        Field(max_length=MAX_LANGUAGE_CHARS, description="A BCP 47 tag; the voice's if absent."),
     ] = None
     timestamp_granularities: Annotated[
         list[Literal["word"]] | None,

@@ -116,6 +116,9 @@ def test_what_was_spoken_can_be_saved(visit: Visit) -> None:
     wav = check_speech(visit.save("#save-wav"), "wav", 2.0, 6.0)
     mp3 = check_speech(visit.save("#save-mp3"), "mp3", 2.0, 6.0)
     assert mp3.duration_s == pytest.approx(wav.duration_s, abs=0.1)
+    subtitles = visit.save("#save-vtt").decode()
+    assert subtitles.startswith("WEBVTT\n\n00:00:00.")
+    assert "fox.\n" in subtitles
 
 
 def test_it_can_be_played_again_from_any_place(visit: Visit) -> None:

@@ -30,18 +30,20 @@ from engine.messages import (
 from engine.pipeline import PipelineConfig, StageConfig
 from tests.worker.fake_lanes import FakeLanes
 from worker.models.sine.notes import NotesStage
-from worker.stage_model import RowStatus, StageContext, StageModel, StepOutput
+from worker.stage_model import Readiness, RowStatus, StageContext, StageModel, StepOutput
 from worker.step_loop import StepLoop
 from worker.transport import Transport
 
 
-def run_loop(model: StageModel, lanes: FakeLanes, **options: Any) -> None:
+def run_loop(
+    model: StageModel, lanes: FakeLanes, readiness: Readiness | None = None, **options: Any
+) -> None:
     """Run the loop until the script stops it."""
     stage = StageConfig(name="s", model="m:m", engine_output_type="latent", **options)
     pipeline = PipelineConfig(name="p", description="d", stages=(stage,))
     loop = StepLoop(
         model,
-        StageContext(pipeline, stage, 0),
+        StageContext(pipeline, stage, 0, readiness or Readiness()),
         cast(Transport, lanes),
         orphan_timeout_s=30.0,
     )
@@ -78,6 +80,28 @@ def test_requests_run_to_their_end_and_are_let_go() -> None:
     ]
     assert sorted(payloads) == ["a", "a", "b", "b", "b"]
     assert model.num_requests == 0
+
+
+def test_work_that_comes_from_elsewhere_is_done_when_it_is_announced() -> None:
+    """No message comes after the request: only the announcement says that there is work."""
+
+    class Background(NotesStage):
+        is_ready = False
+
+        def has_work(self, request_id: str) -> bool:
+            if not self.is_ready:
+                threading.Thread(target=self.announce, args=(request_id,)).start()
+            return self.is_ready and super().has_work(request_id)
+
+        def announce(self, request_id: str) -> None:
+            self.is_ready = True
+            readiness.notify(request_id)
+
+    readiness = Readiness()
+    lanes = stop_when_finished("a")
+    lanes.put(request("a"))
+    run_loop(Background(), lanes, readiness)
+    assert finished_ids(lanes) == ["a"]
 
 
 def test_a_ping_is_answered_with_the_number_of_requests_held() -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from server.audio.encoder import open_encoder
 from server.audio.formats import AudioFormat
-from server.audio.g711 import G711Law, G711Writer
+from server.audio.g711 import G711Law, G711Writer, decode_g711
 
 ALL = np.arange(-32768, 32768).astype(np.int16)
 DECODERS = {G711Law.ULAW: "mulaw", G711Law.ALAW: "alaw"}
@@ -56,3 +56,10 @@ def test_the_encoder_resamples_to_one_byte_a_sample() -> None:
     data = encoder.encode(bytes(48000)) + encoder.close()
 
     assert data == bytes([0xFF] * 8000)
+
+
+@pytest.mark.parametrize("law", G711Law)
+def test_every_code_has_the_value_that_ffmpeg_gives_it(law: G711Law) -> None:
+    codes = bytes(range(256))
+    ours = np.frombuffer(decode_g711(codes, law), "<i2").astype(np.int64)
+    assert np.array_equal(ours, decoded(codes, law))

@@ -14,6 +14,7 @@ NAMES = {
     "voxloom_rtf",
     "voxloom_audio_seconds",
     "voxloom_chunk_interval_seconds",
+    "voxloom_event_loop_lag_seconds",
     "voxloom_underrun",
     "voxloom_underrun_seconds",
 }

@@ -54,7 +54,8 @@ def _source(formant_ratio: float) -> IntArray | None:
         return None
     bins = np.rint(np.arange(NUM_BINS) / formant_ratio).astype(np.intp)
     within = np.minimum(bins, NUM_BINS - 1)
-    return np.concatenate([within + part * NUM_BINS for part in range(NUM_PARTS)])
+    moved: IntArray = np.concatenate([within + part * NUM_BINS for part in range(NUM_PARTS)])
+    return moved
 
 
 def _gain(shape: VoiceShape) -> FloatArray:

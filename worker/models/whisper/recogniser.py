@@ -57,8 +57,9 @@ class Recognition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class Transcript(msgspec.Struct, frozen=True):
     """``language`` is a code. Times are seconds of the whole stream.
 
-    A segment has ``text``, ``start``, ``end``, ``tokens``, ``temperature``, ``avg_logprob``,
-    ``compression_ratio``, ``no_speech_prob`` and ``words``: [text, start, end, probability].
+    A segment has ``text``, ``seek`` (where its search began, in hundredths), ``start``, ``end``,
+    ``tokens``, ``temperature``, ``avg_logprob``, ``compression_ratio``, ``no_speech_prob`` and
+    ``words``: [text, start, end, probability].
     """
 
     language: str
@@ -155,6 +156,7 @@ def _describe(segment: Any, offset_s: float, duration_s: float) -> dict[str, Any
     ]
     return {
         "text": str(segment.text),
+        "seek": round(offset_s * 100) + int(segment.seek),
         "start": at(segment.start),
         "end": at(segment.end),
         "tokens": [int(token) for token in segment.tokens],

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from engine.errors import ConfigError
 from engine.messages import Fingerprint, Payload, StageInteraction, StageRequest, StageUpdate
 from worker.models.whisper.recogniser import (
     SAMPLE_RATE,
@@ -149,14 +148,8 @@ class WhisperStage:
 
 def load(context: StageContext) -> WhisperStage:
     """The stage, with its weights. Raises ``ConfigError`` if they cannot be had."""
-    stage = context.stage
-    try:
-        options = msgspec.convert(stage.options, WhisperOptions)
-    except msgspec.ValidationError as error:
-        known = ", ".join(WhisperOptions.__struct_fields__)
-        message = f"stage {stage.name!r}: options: {error}; known: {known}"
-        raise ConfigError(message) from error
-    recogniser = Recogniser(options, stage.steps_in_flight)
+    options = context.read_options(WhisperOptions)
+    recogniser = Recogniser(options, context.stage.steps_in_flight)
     recogniser.warm_up()
     return WhisperStage(recogniser)
 

@@ -1,0 +1,106 @@
+"""Checks of the fields of a client's event: each returns the value, or names field and rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from engine.errors import InvalidRequestError
+from server.json_body import quoted
+
+Check: TypeAlias = Callable[[Any, str], Any]
+
+
+def bad_value(path: str, allowed: str, got: object) -> InvalidRequestError:
+    return InvalidRequestError(f"'{path}' must be {allowed}, got {quoted(got)}.", param=path)
+
+
+def missing(path: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"Missing required parameter: '{path}'.", param=path, code="missing_required_parameter"
+    )
+
+
+def anything(value: Any, _path: str) -> Any:
+    """Accepted and kept, but not used by this server."""
+    return value
+
+
+def is_object(value: Any, path: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise bad_value(path, "an object", value)
+    return value
+
+
+def is_bool(value: Any, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise bad_value(path, "true or false", value)
+    return value
+
+
+def text(max_chars: int) -> Check:
+    """A string that can be sent on: no NUL, no half of a surrogate pair."""
+
+    def check(value: Any, path: str) -> str:
+        if not isinstance(value, str) or len(value) > max_chars:
+            raise bad_value(path, f"a string of at most {max_chars} characters", value)
+        is_broken = "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value)
+        if is_broken:
+            raise bad_value(path, "well-formed Unicode without NUL", value)
+        return value
+
+    return check
+
+
+def one_of(*allowed: str) -> Check:
+    def check(value: Any, path: str) -> str:
+        if not isinstance(value, str) or value not in allowed:
+            raise bad_value(path, f"one of {', '.join(allowed)}", value)
+        return value
+
+    return check
+
+
+def number(low: float, high: float, *, whole: bool = False) -> Check:
+    kind = "a whole number" if whole else "a number"
+
+    def check(value: Any, path: str) -> float | int:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value) or not low <= value <= high:
+            raise bad_value(path, f"{kind} from {low:g} to {high:g}", value)
+        if whole and value != int(value):
+            raise bad_value(path, f"{kind} from {low:g} to {high:g}", value)
+        return int(value) if whole else value
+
+    return check
+
+
+def optional(check: Check) -> Check:
+    return lambda value, path: None if value is None else check(value, path)
+
+
+def list_of(check: Check, max_items: int) -> Check:
+    def check_list(value: Any, path: str) -> list[Any]:
+        if not isinstance(value, list) or len(value) > max_items:
+            raise bad_value(path, f"a list of at most {max_items} items", value)
+        return [check(item, f"{path}[{index}]") for index, item in enumerate(value)]
+
+    return check_list
+
+
+def fields(table: dict[str, Check], required: Sequence[str] = ()) -> Check:
+    """An object: known fields are checked, others dropped (clients send more than they must)."""
+
+    def check(value: Any, path: str) -> dict[str, Any]:
+        data = is_object(value, path)
+        for name in required:
+            if data.get(name) is None:
+                raise missing(f"{path}.{name}")
+        return {
+            name: known(data[name], f"{path}.{name}")
+            for name, known in table.items()
+            if name in data
+        }
+
+    return check

@@ -1,0 +1,138 @@
+"""The items of a session in order, bounded, and what a model is given of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from engine.errors import InvalidRequestError
+from server.sessions.realtime.items import Item
+
+# More turns than an hour of talk has; their sound is what takes room.
+MAX_ITEMS = 2000
+MAX_BYTES = 128 * 1024 * 1024
+
+
+class Conversation:
+    """Raises ``InvalidRequestError`` with OpenAI's codes. A failed call changes nothing."""
+
+    def __init__(self) -> None:
+        self._items: list[Item] = []
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def last_id(self) -> str | None:
+        return self._items[-1].id if self._items else None
+
+    def find(self, item_id: str) -> Item | None:
+        return next((item for item in reversed(self._items) if item.id == item_id), None)
+
+    def get(self, item_id: str, action: str) -> Item:
+        """The item that an event is about; ``action`` names the event in the error's code."""
+        item = self.find(item_id)
+        if item is None:
+            raise InvalidRequestError(
+                f"Error with item: the item with id '{item_id[:64]}' does not exist.",
+                param="item_id",
+                code=f"item_{action}_invalid_item_id",
+            )
+        return item
+
+    def insert(self, item: Item, after: str | None = None) -> str | None:
+        """Put an item in, at the end or behind ``after`` ("root": first); the id before it."""
+        if self.find(item.id) is not None:
+            raise InvalidRequestError(
+                f"Error adding item: an item with id '{item.id}' already exists.",
+                param="item.id",
+                code="item_create_duplicate_item_id",
+            )
+        index = self._place(after)
+        before = self._items[index - 1].id if index else None
+        self._items.insert(index, item)
+        self._bound()
+        return before
+
+    def delete(self, item_id: str) -> Item:
+        item = self.get(item_id, "delete")
+        self._items.remove(item)
+        return item
+
+    def _place(self, after: str | None) -> int:
+        if after is None:
+            return len(self._items)
+        if after == "root":
+            return 0
+        for index, item in enumerate(self._items):
+            if item.id == after:
+                return index + 1
+        raise InvalidRequestError(
+            f"Error adding item: previous_item_id '{after[:64]}' does not exist.",
+            param="previous_item_id",
+            code="item_create_invalid_previous_item_id",
+        )
+
+    def _bound(self) -> None:
+        """Forget the sound of the oldest turns, then the oldest turns themselves."""
+        num_bytes = sum(item.num_bytes for item in self._items)
+        for item in self._items:
+            if num_bytes <= MAX_BYTES:
+                break
+            if item.clip is not None and not item.awaits_transcript:
+                num_bytes -= len(item.clip.pcm)
+                item.clip = None
+        while len(self._items) > MAX_ITEMS or (num_bytes > MAX_BYTES and len(self._items) > 1):
+            num_bytes -= self._items.pop(0).num_bytes
+
+
+def chat_messages(instructions: str, items: Iterable[Item]) -> list[dict[str, Any]]:
+    """What a chat model is given: OpenAI's chat messages. Items without words are left out."""
+    messages: list[dict[str, Any]] = []
+    if instructions:
+        messages.append({"role": "system", "content": instructions})
+    for item in items:
+        if item.type == "function_call":
+            _add_call(messages, item)
+        elif item.type == "function_call_output":
+            call_id, output = item.call["call_id"], item.call["output"]
+            messages.append({"role": "tool", "tool_call_id": call_id, "content": output})
+        elif item.is_silent:
+            messages.append({"role": "system", "content": "The user has said nothing for a while."})
+        elif content := _content(item):
+            messages.append({"role": item.role, "content": content})
+    return messages
+
+
+def chat_tools(tools: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A session's tools in the form of the chat API."""
+    return [
+        {"type": "function", "function": {key: tool[key] for key in tool if key != "type"}}
+        for tool in tools
+    ]
+
+
+def _add_call(messages: list[dict[str, Any]], item: Item) -> None:
+    """Calls of one answer belong to one message."""
+    call = {
+        "id": item.call["call_id"],
+        "type": "function",
+        "function": {"name": item.call["name"], "arguments": item.call["arguments"]},
+    }
+    if messages and messages[-1]["role"] == "assistant":
+        messages[-1].setdefault("tool_calls", []).append(call)
+    else:
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+
+
+def _content(item: Item) -> str | list[dict[str, Any]]:
+    images = [part for part in item.parts if part["type"] == "input_image"]
+    if not images:
+        return item.text
+    parts: list[dict[str, Any]] = [
+        {"type": "image_url", "image_url": {"url": part["image_url"]}} for part in images
+    ]
+    return [{"type": "text", "text": item.text}, *parts] if item.text else parts

@@ -1,0 +1,42 @@
+"""Pauses between sentences."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.silence import Word, longest_silence_s, pauses
+from benchmarks.speech_client import SAMPLE_RATE
+
+TEXT = "One, two. Three!"
+
+
+def tone(seconds: float) -> list[int]:
+    times = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    return [round(8000 * math.sin(2 * math.pi * 200 * time)) for time in times]
+
+
+def hush(seconds: float) -> list[int]:
+    return [3] * round(seconds * SAMPLE_RATE)
+
+
+def test_the_silence_behind_each_sentence_but_the_last_is_found() -> None:
+    pcm = np.array(
+        tone(0.3) + hush(0.2) + tone(0.3) + hush(0.7) + tone(0.4) + hush(0.9), np.int16
+    ).tobytes()
+    words = [Word(0, 300, 0, 4), Word(500, 800, 5, 9), Word(1500, 1900, 10, 16)]
+
+    (pause,) = pauses(pcm, words, TEXT)
+
+    assert pause.silent_s == pytest.approx(0.7, abs=0.01)
+    assert (pause.first, pause.last) == (SAMPLE_RATE // 2, round(1.9 * SAMPLE_RATE))
+
+
+def test_sound_throughout_is_no_pause() -> None:
+    assert longest_silence_s(np.array(tone(0.5), np.int16)) == 0
+
+
+def test_audio_without_words_has_no_pauses() -> None:
+    assert pauses(np.array(tone(0.1), np.int16).tobytes(), [], TEXT) == []

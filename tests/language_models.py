@@ -1,0 +1,39 @@
+"""Starts scripted language models for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ScriptedLlm:
+    """A running one."""
+
+    base_url: str
+
+    def asked(self) -> list[dict[str, Any]]:
+        """The bodies of the requests that it has had, each with its ``key``."""
+        with urllib.request.urlopen(f"{self.base_url}/asked", timeout=10) as answer:
+            bodies: list[dict[str, Any]] = json.load(answer)
+        return bodies
+
+
+@contextlib.contextmanager
+def scripted_llm(first_token_ms: float = 0, tokens_per_s: float = 0) -> Iterator[ScriptedLlm]:
+    command = [sys.executable, "-m", "tests.scripted_llm", "0"]
+    command += [str(first_token_ms), str(tokens_per_s)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        port = process.stdout.readline().split()[1]
+        yield ScriptedLlm(f"http://127.0.0.1:{port}/v1")
+    finally:
+        process.kill()
+        process.communicate()

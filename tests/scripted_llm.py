@@ -1,0 +1,125 @@
+"""A chat model's API that answers by a script, as a process of its own.
+
+python -m tests.scripted_llm PORT [FIRST_TOKEN_MS [TOKENS_PER_S]]
+
+The last message decides, line by line:
+
+    say TEXT              answer with this text
+    call NAME ARGUMENTS   call this function
+    status CODE           refuse with this status
+    break                 end the connection in the middle
+    hang                  say nothing more
+    stop REASON           the finish reason, else "stop" or "tool_calls"
+
+Anything else is answered by "You said: ..." and those words; the result of a tool by "It is: ...".
+``GET /asked`` shows the bodies so far.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+
+def main(port: str, first_token_ms: str = "0", tokens_per_s: str = "0") -> None:
+    Handler.first_token_s = float(first_token_ms) / 1000
+    Handler.token_s = 1 / float(tokens_per_s) if float(tokens_per_s) else 0.0
+    server = ThreadingHTTPServer(("127.0.0.1", int(port)), Handler)
+    print(f"ready {server.server_address[1]}", flush=True)
+    server.serve_forever()
+
+
+class Handler(BaseHTTPRequestHandler):
+    first_token_s: ClassVar[float] = 0.0
+    token_s: ClassVar[float] = 0.0
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def do_GET(self) -> None:
+        self._answer(200, Handler.asked)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        Handler.asked.append(body | {"key": self.headers.get("authorization")})
+        script = _script(body["messages"][-1])
+        for word, rest in script:
+            if word == "status":
+                message = {"message": "as the script says", "type": "invalid_request_error"}
+                self._answer(int(rest), {"error": message})
+                return
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        time.sleep(Handler.first_token_s)
+        self._stream(script)
+
+    def _stream(self, script: list[tuple[str, str]]) -> None:
+        reason, num_tokens, num_calls = "stop", 0, 0
+        self._chunk({"role": "assistant", "content": ""})
+        for word, rest in script:
+            if word == "say":
+                for token in re.findall(r"\s?\w{1,4}|\s?[^\w\s]|\s", rest):
+                    time.sleep(Handler.token_s)
+                    num_tokens += 1
+                    self._chunk({"content": token})
+            elif word == "call":
+                reason = "tool_calls"
+                self._call(num_calls, *rest.split(" ", 1))
+                num_calls += 1
+            elif word == "break":
+                return
+            elif word == "hang":
+                threading.Event().wait()
+            elif word == "stop":
+                reason = rest
+        self._chunk({}, finish_reason=reason)
+        usage = {"prompt_tokens": 11, "completion_tokens": num_tokens}
+        self._send({"choices": [], "usage": usage | {"total_tokens": 11 + num_tokens}})
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def _call(self, index: int, name: str, arguments: str = "{}") -> None:
+        function = {"name": name, "arguments": ""}
+        start = {"index": index, "id": f"call_{index}", "type": "function", "function": function}
+        self._chunk({"tool_calls": [start]})
+        for part in re.findall(r".{1,5}", arguments):
+            self._chunk({"tool_calls": [{"index": index, "function": {"arguments": part}}]})
+
+    def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> None:
+        self._send({"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]})
+
+    def _send(self, fields: dict[str, Any]) -> None:
+        chunk = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "scripted"}
+        self.wfile.write(f"data: {json.dumps(chunk | fields)}\n\n".encode())
+        self.wfile.flush()
+
+    def _answer(self, status: int, value: Any) -> None:
+        data = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+def _script(message: dict[str, Any]) -> list[tuple[str, str]]:
+    content = message.get("content") or ""
+    text = content if isinstance(content, str) else content[0].get("text", "")
+    if message["role"] == "tool":
+        return [("say", f"It is: {text}.")]
+    words = ("say", "call", "status", "break", "hang", "stop")
+    lines = [line.partition(" ") for line in text.splitlines()]
+    script = [(word, rest.encode().decode("unicode_escape")) for word, _, rest in lines]
+    if script and all(word in words for word, _ in script):
+        return script
+    return [("say", f"You said: {text}")]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,19 @@
+"""One request's failure, as the message that tells of it."""
+
+from __future__ import annotations
+
+import logging
+
+from engine.errors import VoxloomError
+from engine.messages import StageError
+
+logger = logging.getLogger("voxloom.worker")
+
+
+def stage_error(request_id: str, error: BaseException, unit: int | None = None) -> StageError:
+    """What the caller is told: the error's own words if they are meant for it, else its name."""
+    if isinstance(error, VoxloomError):
+        return StageError(request_id, error.code, error.message, error.param, unit)
+    logger.error("request %s failed", request_id, exc_info=error)
+    message = f"the stage failed at this request: {type(error).__name__}"
+    return StageError(request_id, "stage_failed", message, unit=unit)

@@ -1,0 +1,101 @@
+"""What the codec stage needs of a codec, and how one is found and loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from engine.errors import ConfigError
+from engine.pipeline import load_object
+from worker.models.lm_codec.description import CodecSpec
+
+# Each one is loaded only where it is asked for: they come with different packages.
+_LOADERS = {
+    "snac": "worker.models.lm_codec.snac_codec:load",
+    "dac": "worker.models.lm_codec.dac_codec:load",
+    "mimi": "worker.models.lm_codec.transformers_codecs:load_mimi",
+    "neucodec": "worker.models.lm_codec.transformers_codecs:load_neucodec",
+    "xcodec2": "worker.models.lm_codec.transformers_codecs:load_xcodec2",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a row's first frame is in its unit of speech, and the seed of the unit's noise."""
+
+    seed: int
+    first_frame: int
+
+
+class Codec(Protocol):
+    """A decoder of codes."""
+
+    @property
+    def facts(self) -> CodecFacts: ...
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that decide its output."""
+        ...
+
+    def decode(self, codes: torch.Tensor, places: Sequence[Place]) -> torch.Tensor:
+        """int64 [batch, frames, columns] to float32 [batch, samples] in -1..1.
+
+        Columns are grouped by codebook. Sample i of a row belongs to frame i // frame_samples; a
+        codec may leave out some samples of the last frame. Safe under threads.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CodecFacts:
+    """What a description and a loaded codec must agree on.
+
+    ``columns``: how many codes a frame has of each codebook, in order.
+    """
+
+    sample_rate: int
+    frame_samples: int
+    codebook_sizes: tuple[int, ...]
+    columns: tuple[int, ...]
+
+
+Loader = Callable[[CodecSpec, tuple[int, ...], torch.device], Codec]
+
+
+def load_codec(spec: CodecSpec, columns: tuple[int, ...], device: torch.device) -> Codec:
+    """The codec of a description, whose frames have so many codes of each codebook.
+
+    Raises ``ConfigError`` if its package or its model is missing, or is not what was described.
+    """
+    loader: Loader = load_object(_LOADERS[spec.kind], "codec.kind")
+    try:
+        codec = loader(spec, columns, device)
+    except (OSError, ImportError) as error:
+        raise ConfigError(f"cannot load codec {spec.model!r} ({spec.kind}): {error}") from error
+    wanted = CodecFacts(spec.sample_rate, spec.frame_samples, spec.codebook_sizes, columns)
+    for name in CodecFacts.__dataclass_fields__:
+        found, described = getattr(codec.facts, name), getattr(wanted, name)
+        if found != described:
+            raise ConfigError(
+                f"codec {spec.model!r} is not as described: its {name} is {found}, "
+                f"described as {described}"
+            )
+    return codec
+
+
+def pick_device(name: str) -> torch.device:
+    """``auto`` is the first GPU, or the CPU where there is none. Raises ``ConfigError``."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device is cuda, and torch sees no GPU")
+    return device

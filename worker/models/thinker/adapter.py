@@ -1,0 +1,53 @@
+"""Caller's side of a thinker: the checks of its prompts. Loads nothing.
+
+Keys of a prompt:
+
+- ``messages``: the chat API's, all of them text (and what the model can see);
+- ``sampling``, ``tooling``: the chat API's fields of those kinds, passed on as they are;
+- ``voice``, ``speed``, ``language``: how the answer is spoken, where the pipeline speaks.
+
+A prompt with ``mode`` is for the stages that listen, and is theirs to check.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.errors import InvalidRequestError
+from engine.messages import Prompt
+from engine.pipeline import Voice
+from worker.models.hibari import adapter as hibari
+
+SPEECH_KEYS = ("voice", "speed", "language")
+_KEYS = frozenset({"messages", "sampling", "tooling", *SPEECH_KEYS})
+# The engine adds these.
+_ENGINE_KEYS = frozenset({"request_id", "resumable", "text"})
+
+
+def list_voices() -> list[Voice]:
+    return hibari.list_voices()
+
+
+def transform_prompt(prompt: Prompt) -> Prompt:
+    """The prompt as it is, checked. Raises ``InvalidRequestError`` that names the key."""
+    unknown = sorted(prompt.keys() - _KEYS - _ENGINE_KEYS)
+    if unknown:
+        known = ", ".join(sorted(_KEYS))
+        raise InvalidRequestError(
+            f"unknown prompt key {unknown[0]!r}; known: {known}", param=unknown[0]
+        )
+    _check_messages(prompt.get("messages"))
+    for key in ("sampling", "tooling"):
+        if not isinstance(prompt.get(key, {}), dict):
+            raise InvalidRequestError(f"{key} must be an object", param=key)
+    spoken: dict[str, Any] = {key: prompt[key] for key in SPEECH_KEYS if key in prompt}
+    hibari.transform_prompt(spoken | {"text": "", "resumable": True})
+    return prompt
+
+
+def _check_messages(messages: Any) -> None:
+    is_list = isinstance(messages, list) and bool(messages)
+    if not is_list or not all(isinstance(message, dict) for message in messages):
+        raise InvalidRequestError(
+            "messages must be a list of at least one message", param="messages"
+        )

@@ -1,0 +1,250 @@
+"""A replica that runs a language model on vLLM, behind the same messages as the step loop.
+
+One event loop carries the transport, the requests' streams and vLLM's front end; the model runs in
+vLLM's own process. What the streams have to send after one turn of the loop leaves as one message.
+When vLLM's process dies this one says so and ends, and with it all that it started: the
+orchestrator begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+from engine.messages import (
+    Fingerprint,
+    OutputRow,
+    Ping,
+    Pong,
+    StageAbort,
+    StageInteraction,
+    StageOutput,
+    StagePause,
+    StageReleased,
+    StageRequest,
+    StageResume,
+    StageUpdate,
+    Stop,
+    ToReplica,
+    TrialAsk,
+    TrialEnd,
+    TrialGrant,
+)
+from engine.pipeline import LlmConfig, load_object
+from worker.backend import EngineDiedError
+from worker.failures import stage_error
+from worker.liveness import Liveness
+from worker.stage_model import StageContext
+from worker.transport import Transport
+from worker.trials import Trials
+from worker.vllm.adapter import LlmAdapter
+from worker.vllm.fingerprint import llm_fingerprint
+from worker.vllm.forming_groups import FormingGroups
+from worker.vllm.launch import launch, set_environment
+from worker.vllm.metrics import MetricsReader
+from worker.vllm.request_stream import RequestStream
+from worker.vllm.token_engine import TokenEngine
+
+logger = logging.getLogger("voxloom.worker.vllm")
+
+# How soon the death of vLLM's process, or of the orchestrator, is noticed at the latest.
+_CHECK_S = 0.2
+# Reading the next sentence is short work; two keep a long text from delaying the others.
+_NUM_TAKE_THREADS = 2
+
+
+class VllmBackend:
+    """A ``ReplicaBackend``. Loading it takes as long as vLLM takes to load the model."""
+
+    def __init__(
+        self, context: StageContext, transport: Transport, *, orphan_timeout_s: float
+    ) -> None:
+        """Raises ``ConfigError`` with one sentence if vLLM cannot start."""
+        llm = context.stage.llm
+        assert llm is not None, "a stage with stage_type llm has an llm section"
+        self._transport = transport
+        set_environment(llm)
+        where = f"stages[{context.stage_id}].model"
+        self._adapter: LlmAdapter = load_object(context.stage.model, where)(context)
+        self._fingerprint = llm_fingerprint(llm, self._adapter.model_files())
+        self._loop = asyncio.new_event_loop()
+        self._engine: TokenEngine = self._loop.run_until_complete(_launch(llm))
+        self._threads = ThreadPoolExecutor(_NUM_TAKE_THREADS, "take")
+        self._streams: dict[str, RequestStream] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._aborts: set[asyncio.Task[None]] = set()
+        self._forming = FormingGroups()
+        self._trials = Trials()
+        self._rows: list[OutputRow] = []
+        self._metrics = MetricsReader()
+        self._liveness = Liveness(orphan_timeout_s)
+        self._stopping = asyncio.Event()
+
+    def fingerprint(self) -> Fingerprint:
+        return self._fingerprint
+
+    def run(self) -> None:
+        """Raises ``EngineDiedError`` when vLLM's process has died."""
+        try:
+            self._loop.run_until_complete(self._run())
+        finally:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._engine.shutdown()
+
+    async def _run(self) -> None:
+        for descriptor in self._transport.descriptors():
+            self._loop.add_reader(descriptor, self._receive)
+        self._liveness.note_ping()
+        self._receive()
+        while not self._stopping.is_set() and not self._liveness.is_orphaned:
+            if self._engine.is_dead:
+                raise EngineDiedError("vLLM's process has died")
+            try:
+                async with asyncio.timeout(_CHECK_S):
+                    await self._stopping.wait()
+            except TimeoutError:
+                self._receive()
+
+    # --- messages --------------------------------------------------------------------------------
+
+    def _receive(self) -> None:
+        for message in self._transport.receive():
+            self._handle(message)
+        self._check_trial()
+
+    def _handle(self, message: ToReplica) -> None:
+        match message:
+            case Ping():
+                self._liveness.note_ping()
+                num_requests = self._num_requests()
+                pong = Pong(message.seq, num_requests, self._metrics.read_if_due())
+                self._transport.send_control(pong)
+            case Stop():
+                self._stopping.set()
+            case StageAbort():
+                self._abort(message.request_ids)
+            case TrialGrant():
+                for held in self._trials.start(message.request_id):
+                    self._handle_request(held)
+            case _ if not self._trials.holds_back(message):
+                self._handle_request(message)
+
+    def _handle_request(
+        self, message: StageRequest | StageUpdate | StageInteraction | StagePause | StageResume
+    ) -> None:
+        stream = self._streams.get(message.request_id)
+        match message:
+            case StageRequest():
+                self._add(message)
+            case StageUpdate() | StageInteraction():
+                if stream is not None:
+                    stream.put(message)
+            case StagePause() | StageResume():
+                is_pause = isinstance(message, StagePause)
+                self._forming.set_paused(message.request_id, is_pause)
+                if stream is not None:
+                    stream.set_paused(is_pause)
+
+    def _add(self, message: StageRequest) -> None:
+        """Start a request by itself, or a group when its last member has come."""
+        members = self._forming.add(message)
+        if members is None:
+            return
+        own, companions = members
+        try:
+            stream = RequestStream(
+                own,
+                companions,
+                self._adapter,
+                self._engine,
+                self._threads,
+                self._emit,
+                alone=own.suspect,
+            )
+        except Exception as error:
+            self._transport.send(stage_error(own.request_id, error))
+            return
+        self._streams[own.request_id] = stream
+        task = self._loop.create_task(stream.run())
+        self._tasks[own.request_id] = task
+        task.add_done_callback(lambda task: self._ended(stream, task))
+
+    def _ended(self, stream: RequestStream, task: asyncio.Task[None]) -> None:
+        request_id = stream.request.request_id
+        if self._tasks.get(request_id) is not task:
+            return  # it was aborted
+        del self._tasks[request_id], self._streams[request_id]
+        error = task.exception()
+        if error is not None and not self._engine.is_dead:
+            self._flush()  # what came before the failure
+            self._transport.send(stage_error(request_id, error, stream.failed_input))
+        self._check_trial()
+
+    def _abort(self, request_ids: list[str]) -> None:
+        """Let go of them; answered when vLLM has been told, behind all that they have sent."""
+        tasks = []
+        for request_id in request_ids:
+            self._trials.drop(request_id)
+            self._forming.drop(request_id)
+            self._streams.pop(request_id, None)
+            task = self._tasks.pop(request_id, None)
+            if task is not None:
+                task.cancel()
+                tasks.append(task)
+        gone = set(request_ids)
+        self._rows = [row for row in self._rows if row.request_id not in gone]
+        if not tasks:
+            self._transport.send(StageReleased(request_ids))
+            return
+        release = self._loop.create_task(self._release(request_ids, tasks))
+        self._aborts.add(release)
+        release.add_done_callback(self._aborts.discard)
+
+    async def _release(self, request_ids: list[str], tasks: list[asyncio.Task[None]]) -> None:
+        await asyncio.wait(tasks)
+        self._transport.send(StageReleased(request_ids))
+        self._receive()
+
+    # --- rows ------------------------------------------------------------------------------------
+
+    def _emit(self, row: OutputRow) -> None:
+        if not self._rows:
+            self._loop.call_soon(self._flush)
+        self._rows.append(row)
+
+    def _flush(self) -> None:
+        rows, self._rows = self._rows, []
+        if not rows:
+            return
+        num_routed = sum(row.payload is not None for row in rows)
+        # vLLM's own metrics tell how long its steps take.
+        self._transport.send(StageOutput(rows, len(rows), num_routed, step_ms=0.0))
+        for row in rows:
+            if row.num_samples:
+                self._trials.note_output(row.request_id, row.start_sample + row.num_samples)
+        self._receive()
+
+    # --- small things ----------------------------------------------------------------------------
+
+    def _check_trial(self) -> None:
+        """End the trial that has served, ask for the next."""
+        running = self._trials.running
+        if running is not None and (self._trials.is_passed or self._is_idle(running)):
+            self._trials.end()
+            self._transport.send_control(TrialEnd(running))
+        asked = self._trials.ask()
+        if asked is not None:
+            self._transport.send_control(TrialAsk(asked))
+
+    def _is_idle(self, request_id: str) -> bool:
+        stream = self._streams.get(request_id)
+        return stream is None or stream.is_idle
+
+    def _num_requests(self) -> int:
+        num_streaming = sum(len(stream.member_ids) for stream in self._streams.values())
+        return num_streaming + self._forming.num_requests + self._trials.num_held
+
+
+async def _launch(llm: LlmConfig) -> TokenEngine:
+    return TokenEngine(launch(llm), llm)

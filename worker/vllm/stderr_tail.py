@@ -1,0 +1,59 @@
+"""What other processes print to this one's standard error, kept while it passes by.
+
+vLLM loads its model in processes of its own; when one fails, its parent only learns that it did.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import deque
+from types import TracebackType
+from typing import Self
+
+# Tracebacks of vLLM's processes are about a hundred lines long, and there are up to three.
+_MAX_LINES = 600
+# A traceback's last line: an exception's name and message, perhaps behind a log prefix.
+_CAUSE = re.compile(r"(?:^|\s)((?:[A-Za-z_]+\.)*[A-Z]\w*(?:Error|Exception)): (.+)$")
+# These only say that something else failed.
+_FOLLOW_UPS = ("Engine core initialization failed", "Failed core proc", "WorkerProc initialization")
+
+
+class StderrTail:
+    """While entered, file descriptor 2 is a pipe whose lines are passed on and remembered."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=_MAX_LINES)
+
+    def __enter__(self) -> Self:
+        self._saved = os.dup(2)
+        read_end, write_end = os.pipe()
+        os.dup2(write_end, 2)
+        os.close(write_end)
+        self._thread = threading.Thread(target=self._copy, args=(read_end,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Processes that were started meanwhile keep their end: the thread goes on for them.
+        os.dup2(self._saved, 2)
+
+    def cause(self) -> str | None:
+        """The message of the first exception that names a cause, of those that came last."""
+        found = [match for line in list(self._lines) if (match := _CAUSE.search(line.rstrip()))]
+        causes = [m for m in found if not m.group(2).startswith(_FOLLOW_UPS)]
+        return " ".join(causes[0].group(2).split())[:500] if causes else None
+
+    def _copy(self, read_end: int) -> None:
+        with os.fdopen(read_end, "rb", buffering=0) as stream:
+            rest = b""
+            while data := stream.read(65536):
+                os.write(self._saved, data)
+                *lines, rest = (rest + data).split(b"\n")
+                self._lines.extend(line.decode(errors="replace") for line in lines)

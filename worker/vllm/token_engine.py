@@ -1,0 +1,250 @@
+"""Passages through ``AsyncLLM``: checks, submission, tokens as they come, aborts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from engine.errors import InvalidRequestError, StageFailedError
+from engine.pipeline import LlmConfig
+from worker.vllm.adapter import FinishReason, Passage
+from worker.vllm.row_marks import GROUP_SIZE, GroupMark, make_extra_args
+from worker.vllm.sampling import MAX_GUIDANCE_SCALE, TokenSampling, refuse_penalties
+
+if TYPE_CHECKING:
+    from vllm import SamplingParams as VllmSampling
+    from vllm.lora.request import LoRARequest
+    from vllm.outputs import RequestOutput
+    from vllm.v1.engine.async_llm import AsyncLLM
+    from vllm.v1.engine.output_processor import RequestOutputCollector
+
+_SEED_MASK = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """How a passage is submitted. ``prefix`` are tokens that it already has, of a replay."""
+
+    request_id: str
+    passage: Passage
+    seed: int
+    priority: int = 0
+    prefix: Sequence[int] = ()
+    alone: bool = False
+    trace_headers: dict[str, str] | None = None
+
+
+class TokenEngine:
+    """For one event loop. ``llm`` is what ``engine`` was launched with."""
+
+    def __init__(self, engine: AsyncLLM, llm: LlmConfig) -> None:
+        from vllm.lora.request import LoRARequest
+
+        self._engine = engine
+        self._has_tokenizer = llm.tokenizer is not None
+        config = engine.vllm_config
+        self.max_model_len = int(config.model_config.max_model_len)
+        self._num_blocks = int(config.cache_config.num_gpu_blocks)
+        self._block_size = int(config.cache_config.block_size)
+        self._num_batched_tokens = int(config.scheduler_config.max_num_batched_tokens)
+        self._loras: dict[str, LoRARequest] = {
+            lora.name: LoRARequest(lora.name, number, lora.path)
+            for number, lora in enumerate(llm.loras, 1)
+        }
+        self._ids = itertools.count()
+
+    @property
+    def is_dead(self) -> bool:
+        return bool(self._engine.errored)
+
+    async def submit(self, submission: Submission) -> Decoding:
+        """Start a passage. Raises a ``VoxloomError`` for what cannot be decoded."""
+        from vllm.exceptions import VLLMClientError
+
+        max_tokens = self._check(submission)
+        lora = self._lora(submission.passage.lora)
+        decoding = Decoding(self._engine)
+        group_id = f"{submission.request_id}.{next(self._ids)}"
+        try:
+            for number, row in enumerate(submission.passage.rows):
+                params = self._params(submission, number, max_tokens, group_id)
+                prompt = [*row.prompt_token_ids, *submission.prefix]
+                decoding.collectors.append(
+                    await self._engine.add_request(
+                        f"{group_id}.{number}",
+                        cast(Any, {"type": "token", "prompt_token_ids": prompt}),
+                        params,
+                        lora_request=lora,
+                        priority=submission.priority,
+                        trace_headers=submission.trace_headers or None,
+                    )
+                )
+        except VLLMClientError as error:
+            await decoding.abort()
+            raise InvalidRequestError(_one_line(error)) from error
+        except BaseException:
+            await decoding.abort()
+            raise
+        return decoding
+
+    def shutdown(self) -> None:
+        self._engine.shutdown(timeout=0)
+
+    # --- checks ----------------------------------------------------------------------------------
+
+    def _check(self, submission: Submission) -> int:
+        """Raise for what vLLM, or guidance, cannot do; the number of tokens still to be made."""
+        passage = submission.passage
+        roles = [row.role for row in passage.rows]
+        if not roles or roles[0] is not None or len(roles) > GROUP_SIZE:
+            raise StageFailedError(
+                f"a passage has the request's own row and at most one more, got roles {roles}"
+            )
+        longest = max(len(row.prompt_token_ids) for row in passage.rows)
+        if longest == 0 or longest >= self.max_model_len:
+            raise InvalidRequestError(
+                f"input makes a prompt of {longest} tokens; the model reads 1 to "
+                f"{self.max_model_len - 1}",
+                param="input",
+            )
+        limit = min(passage.sampling.max_tokens, self.max_model_len - longest)
+        if passage.sampling.stop and not self._has_tokenizer:
+            raise InvalidRequestError("stop needs a model with a tokenizer", param="stop")
+        if len(roles) == GROUP_SIZE:
+            self._check_group(passage, limit)
+        return max(1, limit - len(submission.prefix))
+
+    def _check_group(self, passage: Passage, max_tokens: int) -> None:
+        scale = passage.guidance_scale
+        if not (math.isfinite(scale) and 0 <= scale <= MAX_GUIDANCE_SCALE):
+            raise InvalidRequestError(
+                f"guidance_scale must be from 0 to {MAX_GUIDANCE_SCALE:g}, got {scale!r}",
+                param="guidance_scale",
+            )
+        refuse_penalties(passage.sampling)
+        sizes = [len(row.prompt_token_ids) + max_tokens for row in passage.rows]
+        num_blocks = sum(-(-size // self._block_size) for size in sizes)
+        # vLLM keeps one block for itself. A group that was preempted comes back in one step.
+        if num_blocks > self._num_blocks - 1 or sum(sizes) > self._num_batched_tokens:
+            raise StageFailedError(
+                f"a guided passage of up to {sum(sizes)} tokens needs max_num_batched_tokens of as"
+                f" many and a KV cache of {num_blocks + 1} blocks; this stage has "
+                f"{self._num_batched_tokens} and {self._num_blocks}"
+            )
+
+    def _lora(self, name: str | None) -> LoRARequest | None:
+        if name is None:
+            return None
+        if name not in self._loras:
+            known = ", ".join(sorted(self._loras)) or "none"
+            raise InvalidRequestError(
+                f"unknown LoRA {name!r}; known: {known}", param="lora_request"
+            )
+        return self._loras[name]
+
+    # --- vLLM's parameters -----------------------------------------------------------------------
+
+    def _params(
+        self, submission: Submission, number: int, max_tokens: int, group_id: str
+    ) -> VllmSampling:
+        from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+        passage = submission.passage
+        sampling = passage.sampling
+        mark = None
+        if len(passage.rows) == GROUP_SIZE:
+            mark = GroupMark(group_id, number, passage.guidance_scale)
+        num_had = len(submission.prefix)
+        return SamplingParams(
+            max_tokens=max_tokens,
+            min_tokens=min(max(0, sampling.min_tokens - num_had), max_tokens),
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            min_p=sampling.min_p,
+            seed=_seed(sampling, submission.seed, num_had),
+            stop=list(sampling.stop) or None,
+            stop_token_ids=list(sampling.stop_token_ids) or None,
+            ignore_eos=sampling.ignore_eos,
+            logit_bias=dict(sampling.logit_bias) or None,
+            allowed_token_ids=list(sampling.allowed_token_ids) or None,
+            presence_penalty=sampling.presence_penalty,
+            frequency_penalty=sampling.frequency_penalty,
+            repetition_penalty=sampling.repetition_penalty,
+            detokenize=passage.wants_text or bool(sampling.stop),
+            output_kind=RequestOutputKind.FINAL_ONLY if number else RequestOutputKind.DELTA,
+            extra_args=make_extra_args(mark, alone=submission.alone),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NewTokens:
+    """Tokens that have come since the last ones; ``finish_reason`` with the last of all."""
+
+    token_ids: list[int]
+    text: str
+    finish_reason: FinishReason | None
+
+
+class Decoding:
+    """A passage that vLLM decodes. Read with ``next`` until ``finish_reason``, or ``abort``."""
+
+    def __init__(self, engine: AsyncLLM) -> None:
+        self._engine = engine
+        self._token_ids: list[int] = []
+        self._is_over = False
+        self.collectors: list[RequestOutputCollector] = []
+
+    async def next(self) -> NewTokens:
+        """All tokens that have come and were not read yet; waits for one at least.
+
+        Raises ``StageFailedError`` if vLLM gave up the passage or its rows do not agree.
+        """
+        own = self.collectors[0]
+        output = cast("RequestOutput", own.get_nowait() or await own.get())
+        completion = output.outputs[0]
+        token_ids = list(completion.token_ids)
+        reason = completion.finish_reason
+        if reason not in (None, "stop", "length"):
+            self._is_over = True
+            raise StageFailedError(f"vLLM gave up this request: {reason}")
+        self._token_ids += token_ids
+        if reason is not None:
+            await self._finish(is_stop_text=isinstance(completion.stop_reason, str))
+        return NewTokens(token_ids, completion.text, cast(FinishReason | None, reason))
+
+    async def abort(self) -> None:
+        """Free what the passage has in vLLM; harmless when it has ended."""
+        if self._is_over or not self.collectors:
+            return
+        self._is_over = True
+        await self._engine.abort([c.request_id for c in self.collectors], internal=True)
+
+    async def _finish(self, *, is_stop_text: bool) -> None:
+        if is_stop_text:
+            # A stop string is found in this process: the partner has not heard of it.
+            await self.abort()
+            return
+        for collector in self.collectors[1:]:
+            partner = cast("RequestOutput", collector.get_nowait() or await collector.get())
+            if list(partner.outputs[0].token_ids) != self._token_ids:
+                self._is_over = True
+                raise StageFailedError("the rows of a guided passage took different tokens")
+        self._is_over = True
+
+
+def _seed(sampling: TokenSampling, seed: int, num_had: int) -> int | None:
+    """The same for all rows of a group; another one behind the prefix of a replay.
+
+    None where nothing is drawn.
+    """
+    if sampling.temperature == 0:
+        return None
+    return ((seed if sampling.seed is None else sampling.seed) + num_had) & _SEED_MASK
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:500]
