@@ -25,6 +25,7 @@ NAMES = (
     "voices",
     "traffic",
     "sockets",
+    "talker",
     "crowd",
 )
 RESULTS = Path(__file__).parent / "results"

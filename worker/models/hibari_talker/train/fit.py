@@ -109,7 +109,7 @@ class Fit:
 
     def _learn(self, batch: Batch) -> float:
         loss = self.net.loss(batch)
-        loss.backward()
+        torch.autograd.backward(loss)
         for name, master in self._masters.items():
             grad = self._weights[name].grad
             assert grad is not None

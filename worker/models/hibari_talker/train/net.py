@@ -114,7 +114,7 @@ class _RmsNorm(torch.autograd.Function):
         return normal * weight
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         normal, scale, weight = ctx.saved_tensors
         size = normal.shape[-1]
         product = grad * normal
@@ -144,7 +144,7 @@ class Net:
         for layer in range(self._shape.num_layers):
             x = self._layer(x, layer, rotation, batch)
         num_answers = batch.targets.shape[1]
-        tails = x[:, batch.num_prefix :].unflatten(1, (num_answers, batch.num_tail))
+        tails = _unfold(x[:, batch.num_prefix :], 1, (num_answers, batch.num_tail))
         tails = _norm(tails[:, :, len(AXES) :].contiguous(), self._weights["model.norm.weight"])
         return functional.linear(tails, self._weights["model.embed_tokens.weight"])
 
@@ -172,9 +172,9 @@ class Net:
         shape = self._shape
         together = torch.cat([weight(f"self_attn.{name}_proj") for name in "qkv"])
         heads = functional.linear(_norm(x, weight("input_layernorm")), together)
-        heads = heads.unflatten(-1, (-1, shape.head_dim))
-        q, k, v = heads.split(
-            [shape.num_heads, shape.num_key_value_heads, shape.num_key_value_heads], dim=2
+        heads = _unfold(heads, 2, (-1, shape.head_dim))
+        q, k, v = torch.split(
+            heads, [shape.num_heads, shape.num_key_value_heads, shape.num_key_value_heads], dim=2
         )
         q = _rotate(_norm(q, weight("self_attn.q_norm") / math.sqrt(shape.head_dim)), *rotation)
         k = _rotate(_norm(k, weight("self_attn.k_norm")), *rotation)
@@ -198,14 +198,15 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, batch: Batch) -> Tensor:
     phonemes = _attention(q[:, :prefix], k[:, :prefix], v[:, :prefix])
 
     def by_answer(x: Tensor) -> Tensor:
-        return x[:, prefix:].unflatten(1, (num_answers, tail)).flatten(0, 1)
+        return _unfold(x[:, prefix:], 1, (num_answers, tail)).flatten(0, 1)
 
     def with_phonemes(x: Tensor) -> Tensor:
         shared = x[:, None, :prefix].expand(-1, num_answers, -1, -1, -1).flatten(0, 1)
         return torch.cat([shared, by_answer(x)], 1)
 
     answers = _attention(by_answer(q), with_phonemes(k), with_phonemes(v))
-    return torch.cat([phonemes, answers.unflatten(0, (num_rows, num_answers)).flatten(1, 2)], 1)
+    answers = _unfold(answers, 0, (num_rows, num_answers)).flatten(1, 2)
+    return torch.cat([phonemes, answers], 1)
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -219,10 +220,15 @@ def _attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         k, v: [N, S, key heads, D].
     """
     num_tokens, num_keys = q.shape[1], k.shape[1]
-    queries = q.unflatten(2, (k.shape[2], -1)).permute(0, 2, 3, 1, 4).flatten(2, 3).contiguous()
+    queries = _unfold(q, 2, (k.shape[2], -1)).permute(0, 2, 3, 1, 4).flatten(2, 3).contiguous()
     keys, values = (each.transpose(1, 2).contiguous() for each in (k, v))
     hidden = torch.full((num_tokens, num_keys), -math.inf, dtype=q.dtype)
     hidden.triu_(num_keys - num_tokens + 1)
     scores = queries @ keys.mT + hidden.repeat(q.shape[2] // k.shape[2], 1)
     seen = scores.softmax(-1) @ values
-    return seen.unflatten(2, (-1, num_tokens)).permute(0, 3, 1, 2, 4).flatten(2)
+    return _unfold(seen, 2, (-1, num_tokens)).permute(0, 3, 1, 2, 4).flatten(2)
+
+
+def _unfold(x: Tensor, dim: int, sizes: tuple[int, int]) -> Tensor:
+    """``x`` with dimension ``dim`` as two; torch leaves its own ``unflatten`` untyped."""
+    return x.reshape(*x.shape[:dim], *sizes, *x.shape[dim + 1 :])
