@@ -35,6 +35,10 @@ CHUNK_SAMPLES = 1920
 SAMPLE_RATE = 24000
 TARGET_RATE = 20_000
 PROBE_EVERY_S = 0.02
+# The streams begin one after another within this time: it is that of a buffer, so that their
+# refills are spread as those of listeners who know nothing of each other.
+BEGIN_WITHIN_S = 1.0
+NUM_WARM_UP_PROBES = 75
 
 
 def one_stage() -> PipelineConfig:
@@ -86,7 +90,7 @@ class Routed:
         return sum(isinstance(effect, Deliver) for effect in effects)
 
     def consume(self, index: int) -> None:
-        self.core.handle(ConsumedMessage(self.ids[index], self.positions[index]), 0.0)
+        self.core.handle(ConsumedMessage(self.ids[index], 0, self.positions[index]), 0.0)
 
 
 def messages_per_second(num_requests: int, num_chunks: int) -> float:
@@ -140,25 +144,31 @@ async def _hop_times(num_streams: int, num_probes: int) -> list[float]:
     engine = AsyncOmniEngine(load_pipeline("sine"), EngineConfig(max_buffered_audio_s=1.0))
     engine.start()
     await engine.wait_ready(60)
-    listeners = [asyncio.create_task(_listen(engine, number)) for number in range(num_streams)]
-    hops_ms = []
-    for number in range(num_probes):
+    listeners = [
+        asyncio.create_task(_listen(engine, number, BEGIN_WITHIN_S * number / num_streams))
+        for number in range(num_streams)
+    ]
+    hops_s = []
+    num_warm_up = min(NUM_WARM_UP_PROBES, num_probes)
+    for number in range(num_warm_up + num_probes):
         await asyncio.sleep(PROBE_EVERY_S)
         started = time.perf_counter()
         async for _ in engine.generate(f"probe-{number}", {"text": "a"}):
             pass
-        hops_ms.append(time.perf_counter() - started)
+        hops_s.append(time.perf_counter() - started)
     stages = engine.snapshot.stages
     step_ms = sum(s.counters.step_ms / s.counters.num_steps for s in stages)
     for listener in listeners:
         listener.cancel()
     await asyncio.gather(*listeners, return_exceptions=True)
     await engine.shutdown(1)
-    return [max(0.0, 1000 * taken_s - step_ms) / 3 for taken_s in hops_ms]
+    steady = hops_s[num_warm_up:]
+    return [max(0.0, 1000 * taken_s - step_ms) / 3 for taken_s in steady]
 
 
-async def _listen(engine: AsyncOmniEngine, number: int) -> None:
+async def _listen(engine: AsyncOmniEngine, number: int, delay_s: float) -> None:
     """Read a long stream as a player would."""
+    await asyncio.sleep(delay_s)
     started = time.perf_counter()
     async with contextlib.aclosing(
         engine.generate(f"stream-{number}", {"text": "sound " * 2000})

@@ -9,10 +9,12 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
 
 from engine.admission import AdmissionTicket
+from engine.buffering import caller_budget, report_step
+from engine.call_order import CallOrder
 from engine.config import EngineConfig
 from engine.engine_host import EngineHost, call_on
 from engine.errors import InvalidRequestError, UnavailableError, UnknownRequestError
@@ -25,12 +27,10 @@ from engine.messages import (
     SamplingParams,
     StageSubmissionMessage,
 )
-from engine.output_queue import OutputQueue, is_terminal
+from engine.output_queue import OutputQueue, StageReports, is_terminal
 from engine.outputs import OmniInteractionPrompt, OmniRequestOutput, to_output
 from engine.pipeline import PipelineConfig, Voice, load_voices
 from engine.request_table import OpenRequest
-
-T = TypeVar("T")
 
 
 class AsyncOmniEngine(EngineHost):
@@ -40,10 +40,7 @@ class AsyncOmniEngine(EngineHost):
         super().__init__(pipeline, config)
         self.voices = load_voices(pipeline)
         self._inputs = InputProcessor(pipeline)
-        # Calls for one id keep their order per event loop: between loops there is none.
-        self._order: dict[tuple[int, str], asyncio.Future[None]] = {}
-        # Well below half the bound, at which the orchestrator lets a paused request go on.
-        self._report_every = int(self.config.max_buffered_audio_s * pipeline.sample_rate) // 4
+        self._calls = CallOrder(self._pool)
 
     # --- voices and admission --------------------------------------------------------------------
 
@@ -159,7 +156,7 @@ class AsyncOmniEngine(EngineHost):
         added: list[OpenRequest] = []
         try:
             work = functools.partial(self._add, request, ticket)
-            await self._in_order(request.request_id, lambda: added.append(work()))
+            await self._calls.run(request.request_id, lambda: added.append(work()))
         except asyncio.CancelledError:
             if added:
                 self._abort_soon(request.request_id, added[0])
@@ -220,7 +217,7 @@ class AsyncOmniEngine(EngineHost):
         self, request_id: str, prompt: Prompt | str, *args: Any, **kwargs: Any
     ) -> None:
         """``add_streaming_update`` off the event loop, in the order of calls per request id."""
-        await self._in_order(
+        await self._calls.run(
             request_id, lambda: self.add_streaming_update(request_id, prompt, *args, **kwargs)
         )
 
@@ -249,7 +246,7 @@ class AsyncOmniEngine(EngineHost):
         self, request_id: str, interaction: OmniInteractionPrompt
     ) -> None:
         """``submit_interaction`` off the event loop, in the order of calls per request id."""
-        await self._in_order(request_id, lambda: self.submit_interaction(request_id, interaction))
+        await self._calls.run(request_id, lambda: self.submit_interaction(request_id, interaction))
 
     async def outputs(self, request_id: str) -> AsyncGenerator[OmniRequestOutput, None]:
         """The outputs of a request, to its end. Raises its error. Only one reader per request."""
@@ -323,10 +320,11 @@ class AsyncOmniEngine(EngineHost):
             raise
         request_id, submission = request.request_id, processed.submission
 
-        def report_consumed(cost: int) -> None:
-            self._orchestrator.submit(ConsumedMessage(request_id, cost))
+        def report_consumed(stage_id: int, num_taken: int) -> None:
+            self._orchestrator.submit(ConsumedMessage(request_id, stage_id, num_taken))
 
-        queue = OutputQueue(self.pipeline.sample_rate, self._report_every, report_consumed)
+        reports = self._reports(submission.final_output_stage_ids)
+        queue = OutputQueue(self.pipeline.sample_rate, reports, report_consumed)
         opened = OpenRequest(
             queue,
             ticket,
@@ -349,6 +347,18 @@ class AsyncOmniEngine(EngineHost):
             raise UnavailableError("the engine has been shut down")
         return opened
 
+    def _reports(self, output_ids: Sequence[int]) -> dict[int, StageReports]:
+        """How the outputs that a caller takes are counted and reported, by stage."""
+        budgets = {
+            i: caller_budget(self.pipeline, self.config, i, len(output_ids)) for i in output_ids
+        }
+        return {
+            i: StageReports(
+                self.pipeline.stages[i].engine_output_type == "audio", report_step(budget)
+            )
+            for i, budget in budgets.items()
+        }
+
     def _abort_soon(self, request_id: str, request: OpenRequest) -> None:
         """Abort without waiting; the caller has gone. The id is free once the abort is through."""
         if not self._table.drop(request_id, request):
@@ -357,29 +367,6 @@ class AsyncOmniEngine(EngineHost):
         self._abort_waiters[abort_id] = lambda: self._table.forget(request_id)
         if not self._orchestrator.submit(AbortMessage([request_id], abort_id)):
             self._abort_waiters.pop(abort_id)()
-
-    async def _in_order(self, request_id: str, work: Callable[[], T]) -> T:
-        """Run ``work`` on the input threads, after the calls made before it for this id."""
-        loop = asyncio.get_running_loop()
-        key = (id(loop), request_id)
-        before = self._order.get(key)
-        mine: asyncio.Future[None] = loop.create_future()
-        self._order[key] = mine
-        try:
-            if before is not None:
-                await asyncio.wait([before])
-            running = loop.run_in_executor(self._pool, work)
-            try:
-                return await asyncio.shield(running)
-            except asyncio.CancelledError:
-                while not running.done():  # short; the request's fate must be known
-                    with contextlib.suppress(asyncio.CancelledError):
-                        await asyncio.wait([running])
-                raise
-        finally:
-            mine.set_result(None)
-            if self._order.get(key) is mine:
-                del self._order[key]
 
 
 def _refuse_given(**arguments: Any) -> None:

@@ -9,9 +9,9 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """Limits and times of the engine.
 
     ``max_running`` requests are in the stages at once and ``max_waiting`` more queue for them;
-    beyond both a caller gets ``OverloadedError``. ``max_buffered_audio_s`` of a request's audio may
-    wait for its caller before the request is paused in the worker. A replica that answers no ping
-    for ``heartbeat_timeout_s`` is evicted.
+    beyond both a caller gets ``OverloadedError``. Of a request's audio ``max_buffered_audio_s``,
+    and what one step makes on top, may wait for its caller; then the request waits in the worker. A
+    replica that answers no ping for ``heartbeat_timeout_s`` is evicted.
 
     The rest is for replicas on other machines. Both lanes are bound to ``bind_host``; port 0 takes
     any free one. ``curve_key_file`` holds the engine's keys and ``allowed_workers_file`` the public

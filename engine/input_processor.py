@@ -17,6 +17,18 @@ from typing import Any
 
 import msgspec
 
+from engine.argument_checks import (
+    check_final_stage,
+    check_int,
+    check_output_stages,
+    check_rank,
+    check_request_id,
+    check_sampling,
+    check_submission,
+    check_time,
+    check_trace_headers,
+    check_travels,
+)
 from engine.audio_segments import checked_audio
 from engine.errors import InvalidRequestError, StageFailedError
 from engine.messages import CompanionSpec, Prompt, SamplingParams, StageSubmissionMessage
@@ -27,7 +39,6 @@ from engine.pipeline import (
     PromptTransform,
     load_object,
 )
-from engine.wire import encode_value
 
 # Keys that only a prompt transform may set; a client's own are dropped before it runs.
 WARNINGS_KEY = "warnings"
@@ -40,12 +51,8 @@ RESERVED_KEYS = frozenset(
     {WARNINGS_KEY, ARTIFACT_DIRS_KEY, REQUEST_ID_KEY, RESUMABLE_KEY, TEXT_OFFSET_KEY}
 )
 
-# Ids travel in every message and in headers; a UUID with a prefix has about 40 characters.
-_MAX_REQUEST_ID_CHARS = 256
 # Sampling fields that only a language model can act on.
 _LLM_SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "guidance_scale", "extra")
-_MAX_SEED = 2**63 - 1
-_MIN_SEED = -(2**63)
 
 
 @dataclass(slots=True)
@@ -94,12 +101,16 @@ class InputProcessor:
     def process(self, request: AddRequest) -> ProcessedInput:
         """The submission of a new request. Raises ``InvalidRequestError``."""
         started = time.perf_counter()
-        _check_request_id(request.request_id)
+        _check_plain(request, self._pipeline.final_stage_id)
+        for params in request.sampling_params_list or ():
+            check_sampling(params)
         self._check_supported(request)
-        final_stage_id = self._check_final_stage(request.final_stage_id)
-        output_ids = _check_output_stages(request.final_output_stage_ids, final_stage_id)
+        final_stage_id = request.final_stage_id
+        output_ids = check_output_stages(request.final_output_stage_ids, final_stage_id)
         sampling = self._sampling(request.sampling_params_list, final_stage_id)
+        trace_headers = check_trace_headers(request.trace_headers)
         original = _clean_prompt(request.prompt, request.request_id)
+        check_travels(original, Prompt, "prompt")
         prompt = self._transformed(original, resumable=request.resumable)
         artifact_dirs = _pop_artifact_dirs(prompt)
         warnings = tuple(prompt.pop(WARNINGS_KEY, ()))
@@ -123,13 +134,13 @@ class InputProcessor:
             deadline=request.deadline,
             resumable=request.resumable,
             data_parallel_rank=request.data_parallel_rank,
-            trace_headers=dict(request.trace_headers or {}),
+            trace_headers=trace_headers,
             preprocess_ms=(time.perf_counter() - started) * 1000,
             request_timestamp=request.arrival_time or time.time(),
             enqueue_ts=time.time(),
         )
         try:
-            _check_wire(submission)
+            check_submission(submission)
         except BaseException:
             remove_artifacts(artifact_dirs)
             raise
@@ -210,18 +221,7 @@ class InputProcessor:
                 f"got {len(given)}",
                 param="sampling_params_list",
             )
-        for params in given:
-            _check_seed(params.seed)
         return list(given)
-
-    def _check_final_stage(self, final_stage_id: int) -> int:
-        last = self._pipeline.final_stage_id
-        if not 0 <= final_stage_id <= last:
-            raise InvalidRequestError(
-                f"final_stage_id must be between 0 and {last}, got {final_stage_id}",
-                param="final_stage_id",
-            )
-        return final_stage_id
 
     def _check_supported(self, request: AddRequest) -> None:
         """Refuse by name what only a language-model stage could act on."""
@@ -277,56 +277,19 @@ def _pop_artifact_dirs(prompt: Prompt) -> tuple[Path, ...]:
     return tuple(Path(path) for path in prompt.pop(ARTIFACT_DIRS_KEY, ()))
 
 
-def _check_request_id(request_id: str) -> None:
-    if not isinstance(request_id, str) or not 0 < len(request_id) <= _MAX_REQUEST_ID_CHARS:
-        raise InvalidRequestError(
-            f"request_id must be a text of 1 to {_MAX_REQUEST_ID_CHARS} characters",
-            param="request_id",
-        )
-
-
-def _check_output_stages(given: Sequence[int] | None, final_stage_id: int) -> list[int]:
-    if given is None:
-        return [final_stage_id]
-    if not given or any(not 0 <= stage_id <= final_stage_id for stage_id in given):
-        raise InvalidRequestError(
-            f"final_output_stage_ids must hold stage ids from 0 to {final_stage_id}, "
-            f"got {list(given)}",
-            param="final_output_stage_ids",
-        )
-    return sorted(set(given))
-
-
-def _check_wire(submission: StageSubmissionMessage) -> None:
-    """Refuse what no message can carry, before anything is queued."""
-    if not _MIN_SEED <= submission.priority <= _MAX_SEED:
-        raise InvalidRequestError("priority must be a 64-bit integer", param="priority")
-    for name in ("trace_headers", "sampling_params_list", "prompt", "original_prompt"):
-        _check_encodable(getattr(submission, name), name)
-    for companion in submission.companions:
-        _check_encodable(companion, "prompt_expand_func")
+def _check_plain(request: AddRequest, last_stage_id: int) -> None:
+    """The arguments that no model has a say in."""
+    check_request_id(request.request_id)
+    check_final_stage(request.final_stage_id, last_stage_id)
+    check_time("arrival_time", request.arrival_time)
+    check_time("deadline", request.deadline)
+    check_int("priority", request.priority)
+    check_rank(request.data_parallel_rank)
 
 
 def _checked_text(segment: Prompt) -> Prompt:
-    _check_encodable(segment, "prompt")
+    check_travels(segment, Prompt, "prompt")
     return segment
-
-
-def _check_encodable(value: Any, name: str) -> None:
-    try:
-        encode_value(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        is_text = isinstance(error, UnicodeEncodeError)
-        reason = "it holds text that is not valid Unicode" if is_text else str(error)
-        message = f"{name} cannot be sent to a stage: {reason}"
-        raise InvalidRequestError(message, param=name) from error
-
-
-def _check_seed(seed: int | None) -> None:
-    if seed is not None and not _MIN_SEED <= seed <= _MAX_SEED:
-        raise InvalidRequestError(
-            f"seed must be between {_MIN_SEED} and {_MAX_SEED}, got {seed}", param="seed"
-        )
 
 
 def _request_seed(sampling: Sequence[SamplingParams]) -> int:

@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from engine.messages import (
-    AckMessage,
-    ErrorMessage,
-    OutputMessage,
-    ToCaller,
-    output_cost,
-)
+from engine.messages import AckMessage, ErrorMessage, OutputMessage, ToCaller, output_size
 
 # First and last sample of a word in the request's audio, first and last character in its text.
 Word: TypeAlias = Sequence[int]
@@ -24,26 +19,38 @@ Word: TypeAlias = Sequence[int]
 _MAX_WORDS = 5000
 
 
+@dataclass(frozen=True, slots=True)
+class StageReports:
+    """How an output stage's output is measured, and how often it is told that it was taken."""
+
+    is_audio: bool
+    report_every: int
+
+
 class OutputQueue:
     """Many puts from the orchestrator's thread, one reader on any event loop.
 
-    The queue itself has no bound: the orchestrator pauses a request whose caller does not read
-    (``max_buffered_audio_s``), which it learns from ``report_consumed``. What the reader has taken
+    What may wait here is bounded by the credit of the stages (``max_buffered_audio_s``), which
+    grows with what ``report_consumed`` tells: a stage, and how much of its output was taken in all.
+    It is called each time that went on by the stage's ``report_every``. What the reader has taken
     counts as sent; the answer to an interrupt drops what it has not.
     """
 
     def __init__(
-        self, sample_rate: int, report_every: int, report_consumed: Callable[[int], None]
+        self,
+        sample_rate: int,
+        stages: Mapping[int, StageReports],
+        report_consumed: Callable[[int, int], None],
     ) -> None:
         self._messages: deque[ToCaller] = deque()
         self._lock = threading.Lock()
         self._waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
         self._sample_rate = sample_rate
-        self._report_every = report_every
+        self._stages = stages
         self._report_consumed = report_consumed
         self._num_consumed = 0
-        self._cost = 0
-        self._cost_reported = 0
+        self._num_taken = dict.fromkeys(stages, 0)
+        self._num_reported = dict.fromkeys(stages, 0)
         self._words: deque[Word] = deque(maxlen=_MAX_WORDS)
 
     def put(self, message: ToCaller) -> None:
@@ -73,21 +80,30 @@ class OutputQueue:
                 self._waiter = (loop, future)
             await future
         if report is not None:
-            self._report_consumed(report)
+            self._report_consumed(*report)
         return message
 
-    def _count(self, message: ToCaller) -> int | None:
+    def _count(self, message: ToCaller) -> tuple[int, int] | None:
         """Note what the reader took; how much to report, when that is due."""
         if not isinstance(message, OutputMessage):
             return None
         if message.payload is not None and "audio" in message.payload:
             self._num_consumed += message.num_samples
             self._words.extend(message.payload.get("words", ()))
-        self._cost += output_cost(message, self._sample_rate)
-        if message.finished or self._cost - self._cost_reported < self._report_every:
+        stage_id = message.stage_id
+        taken = self._take(message)
+        growth = taken - self._num_reported[stage_id]
+        if message.finished or growth < self._stages[stage_id].report_every:
             return None
-        self._cost_reported = self._cost
-        return self._cost
+        self._num_reported[stage_id] = taken
+        return stage_id, taken
+
+    def _take(self, message: OutputMessage) -> int:
+        """Count an output as taken; how much of its stage's output was, in all."""
+        is_audio = self._stages[message.stage_id].is_audio
+        size = output_size(is_audio, message.payload, message.num_samples)
+        self._num_taken[message.stage_id] += size
+        return self._num_taken[message.stage_id]
 
     def _cut(self, message: AckMessage) -> None:
         """Drop what was not sent; the answer says what was, in ms and characters of the text.
@@ -108,8 +124,8 @@ class OutputQueue:
         dropped = [m for m in self._messages if isinstance(m, OutputMessage)]
         self._messages = deque(m for m in self._messages if not isinstance(m, OutputMessage))
         self._num_consumed += sum(m.num_samples for m in dropped if "audio" in (m.payload or {}))
-        self._cost += sum(output_cost(m, self._sample_rate) for m in dropped)
-        self._cost_reported = self._cost
+        for m in dropped:  # the orchestrator knows that they are gone
+            self._num_reported[m.stage_id] = self._take(m)
 
     def _chars_until(self, sample: int) -> int:
         """Characters of the text up to the last word that had wholly sounded by then."""

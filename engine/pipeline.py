@@ -124,9 +124,11 @@ class StageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     ``model`` is the function that loads the stage model; with ``stage_type: llm`` it loads the
     adapter (``worker.vllm.adapter``) around the language model that ``llm`` describes.
-    ``max_pending_units`` bounds how many units of the stage before may wait here per request: the
-    stage before is paused beyond it. ``cpus`` pins replica i to ``cpus[i % len(cpus)]``, ``gpus``
-    likewise, where the placement is local; a replica on Ray asks it for ``num_cpus``, ``num_gpus``.
+    ``max_pending_units`` bounds how many units of the stage before may wait here per request.
+    ``cpus`` pins replica i to ``cpus[i % len(cpus)]``, ``gpus`` likewise, where the placement is
+    local; a replica on Ray asks it for ``num_cpus``, ``num_gpus``. A replica that is not up after
+    ``start_timeout_s``, or has a step that takes ``step_timeout_s``, is replaced. A request whose
+    replica is lost fails if there is none for ``replica_deadline_s``.
     """
 
     name: str
@@ -142,6 +144,7 @@ class StageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     forward_companions: bool = False
     start_timeout_s: float = 120.0
     replica_deadline_s: float = 30.0
+    step_timeout_s: float = 120.0
     cpus: tuple[tuple[int, ...], ...] = ()
     gpus: tuple[tuple[int, ...], ...] = ()
     num_cpus: float = 1.0
@@ -155,7 +158,7 @@ class StageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         for key in ("num_replicas", "max_batch_size", "steps_in_flight", "max_pending_units"):
             if getattr(self, key) < 1:
                 raise ValueError(f"stage {self.name!r}: {key} must be at least 1")
-        for key in ("start_timeout_s", "replica_deadline_s"):
+        for key in ("start_timeout_s", "replica_deadline_s", "step_timeout_s"):
             if not getattr(self, key) > 0:
                 raise ValueError(f"stage {self.name!r}: {key} must be above 0")
         if self.placement != "local" and (self.cpus or self.gpus):

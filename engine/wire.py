@@ -50,7 +50,9 @@ def encode_value(value: Any) -> list[Frame]:
     return frames
 
 
-def _decode(frames: Sequence[Frame], kind: Any) -> Any:
+def decode_value(frames: Sequence[Frame], kind: Any) -> Any:
+    """What ``encode_value`` made frames of. Raises ``MessageDecodeError``, whatever the frames."""
+
     def ext_hook(code: int, data: memoryview) -> object:
         if code != _ARRAY_EXT:
             raise MessageDecodeError(f"unknown extension {code}")
@@ -59,17 +61,17 @@ def _decode(frames: Sequence[Frame], kind: Any) -> Any:
 
     try:
         return msgspec.msgpack.decode(frames[0], type=kind, ext_hook=ext_hook)
-    except (msgspec.DecodeError, IndexError, TypeError, ValueError) as error:
+    except Exception as error:  # nested too deep, a dtype that is no dtype: all of it is garbage
         raise MessageDecodeError(f"not a message of this protocol: {error}") from error
 
 
 def decode_to_replica(frames: Sequence[Frame]) -> ToReplica:
     """A message for a replica. Raises ``MessageDecodeError``. Arrays are read-only views."""
-    message: ToReplica = _decode(frames, ToReplica)
+    message: ToReplica = decode_value(frames, ToReplica)
     return message
 
 
 def decode_from_replica(frames: Sequence[Frame]) -> FromReplica:
     """A message of a replica. Raises ``MessageDecodeError``. Arrays are read-only views."""
-    message: FromReplica = _decode(frames, FromReplica)
+    message: FromReplica = decode_value(frames, FromReplica)
     return message

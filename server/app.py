@@ -20,27 +20,36 @@ from server.encoding import EncoderPool
 from server.engine_life import EngineLife, ServedEngine
 from server.engine_metrics import engine_registry
 from server.engine_port import EnginePort
+from server.ephemeral_keys import EphemeralKeys
 from server.errors import handle_http_exception, handle_validation_error, handle_voxloom_error
 from server.loop_lag import watch_lag
 from server.metrics import ServerMetrics
 from server.middleware import ApiKeyGate, BodyLimit, CanonicalPaths, Cors, RequestScope
+from server.routes.chat import CHAT_PATH, chat_routes
 from server.routes.docs import docs_routes
 from server.routes.elevenlabs import elevenlabs_routes
 from server.routes.health import health_routes
 from server.routes.metrics import metrics_routes
 from server.routes.models import model_routes
 from server.routes.page import page_routes
+from server.routes.realtime import realtime_routes
 from server.routes.speech import speech_routes
 from server.routes.speech_socket import speech_socket_routes
 from server.routes.subtitles import subtitle_routes
 from server.routes.transcriptions import UPLOAD_PATHS, transcription_routes
 from server.routes.voices import voice_routes
+from server.schemas.chat import ChatRequest
 from server.schemas.elevenlabs import ElevenLabsSpeech
+from server.schemas.realtime import ClientSecretRequest
 from server.schemas.speech import SpeechRequest, SpeechWithWords
 from server.schemas.subtitles import SubtitlesRequest
 from server.schemas.transcriptions import TranscriptionForm, TranslationForm
 from server.settings import ServerSettings
 from server.speech_stream import SpeechService
+from server.talk.answers import find_stages
+from server.talk.audio_shelf import AudioShelf
+from server.talk.chat_stream import ChatService
+from server.talk.service import TalkService
 from server.transcription_stream import TranscriptionService
 
 API_VERSION = "1"
@@ -52,6 +61,8 @@ _BODY_SCHEMAS = (
     ElevenLabsSpeech,
     TranscriptionForm,
     TranslationForm,
+    ChatRequest,
+    ClientSecretRequest,
 )
 
 
@@ -59,19 +70,21 @@ def create_app(
     engine: EnginePort,
     settings: ServerSettings | None = None,
     transcriber: ServedEngine | None = None,
+    talker: ServedEngine | None = None,
 ) -> FastAPI:
     """The application. Its lifespan starts the engines and ends them (``app.state.life``).
 
-    ``engine`` speaks, ``transcriber`` writes down speech.
+    ``engine`` speaks, ``transcriber`` writes down speech, ``talker`` holds conversations.
     """
     settings = settings or ServerSettings()
     metrics = ServerMetrics()
+    keys = EphemeralKeys()
     encoders = EncoderPool(settings.num_encoder_threads)
     decoders = DecoderPool(settings.num_decoder_threads)
-    life = EngineLife(engine, *([] if transcriber is None else [transcriber]))
+    life = EngineLife(engine, *[served for served in (transcriber, talker) if served is not None])
     app = FastAPI(
         title="voxloom",
-        description="Text to speech and speech to text, with OpenAI's API.",
+        description="Text to speech, speech to text and conversations, with OpenAI's API.",
         version=API_VERSION,
         redirect_slashes=False,
         # FastAPI's own pages load their scripts from elsewhere, and this server runs offline.
@@ -88,8 +101,10 @@ def create_app(
     hearing = None
     if transcriber is not None:
         hearing = TranscriptionService(transcriber, decoders, metrics, settings)
-    _add_routes(app, life, SpeechService(engine, encoders, metrics, settings), hearing)
-    _add_middleware(app, metrics, settings)
+    speech = SpeechService(engine, encoders, metrics, settings)
+    _add_routes(app, life, speech, hearing)
+    _add_talk(app, talker, speech, decoders, keys)
+    _add_middleware(app, metrics, settings, keys)
     _describe_bodies(app)
     return app
 
@@ -137,15 +152,33 @@ def _add_routes(
     app.include_router(metrics_routes(engines, service.metrics.registry))
 
 
-def _add_middleware(app: FastAPI, metrics: ServerMetrics, settings: ServerSettings) -> None:
+def _add_talk(
+    app: FastAPI,
+    talker: ServedEngine | None,
+    speech: SpeechService,
+    decoders: DecoderPool,
+    keys: EphemeralKeys,
+) -> None:
+    talk = chat = None
+    stages = None if talker is None else find_stages(talker.engine.pipeline)
+    if talker is not None and stages is not None:
+        talk = TalkService(talker.engine, stages, speech.encoders, speech.settings)
+        chat = ChatService(talk, decoders, speech.metrics, AudioShelf())
+    app.include_router(chat_routes(talker, chat))
+    app.include_router(realtime_routes(talker, talk, keys))
+
+
+def _add_middleware(
+    app: FastAPI, metrics: ServerMetrics, settings: ServerSettings, keys: EphemeralKeys
+) -> None:
     """The last one added is the outermost."""
     app.add_middleware(
         BodyLimit,
         max_bytes=settings.max_body_bytes,
-        uploads=UPLOAD_PATHS,
-        max_upload_bytes=settings.max_upload_bytes,
+        bounds=dict.fromkeys(UPLOAD_PATHS, (settings.max_upload_bytes, "file"))
+        | {CHAT_PATH: (settings.max_chat_bytes, "messages")},
     )
-    app.add_middleware(ApiKeyGate, keys=ApiKeys(settings.api_keys))
+    app.add_middleware(ApiKeyGate, keys=ApiKeys(settings.api_keys, keys))
     app.add_middleware(CanonicalPaths)
     app.add_middleware(RequestScope, metrics=metrics, log_requests=settings.access_log)
     app.add_middleware(Cors, origins=settings.cors_origins)

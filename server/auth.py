@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from starlette.types import Scope
 
 from engine.errors import AuthenticationError
+from server.ephemeral_keys import EphemeralKeys
 
 # Probes, pages and the two lists that Open WebUI fetches without its key tell nothing worth hiding.
 OPEN_PATHS = frozenset(
@@ -24,6 +25,7 @@ OPEN_PATHS = frozenset(
 )
 # The files of the page at "/".
 _OPEN_FOLDER = "/page/"
+REALTIME_PATH = "/v1/realtime"
 _OPEN_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # A browser cannot set headers on a WebSocket; OpenAI's clients put the key in a subprotocol.
 _KEY_SUBPROTOCOL = b"openai-insecure-api-key."
@@ -33,8 +35,9 @@ _ELEVENLABS_HEADER = b"xi-api-key"
 class ApiKeys:
     """The keys that open the server. Raises ``AuthenticationError`` through ``check``."""
 
-    def __init__(self, keys: Iterable[str]) -> None:
+    def __init__(self, keys: Iterable[str], ephemeral: EphemeralKeys | None = None) -> None:
         self._digests = [_digest(key.encode("utf-8")) for key in keys]
+        self._ephemeral = ephemeral
 
     def check(self, scope: Scope) -> None:
         """Raise unless the request may pass. ``scope``'s path must be in its canonical form."""
@@ -45,7 +48,7 @@ class ApiKeys:
             raise AuthenticationError(
                 "no API key: send the header 'Authorization: Bearer KEY'", code="missing_api_key"
             )
-        if not self._holds(presented):
+        if not self._holds(presented) and not self._was_issued(presented, scope):
             raise AuthenticationError("the API key is not one of this server's")
 
     def _holds(self, presented: bytes) -> bool:
@@ -53,6 +56,13 @@ class ApiKeys:
         digest = _digest(presented)
         matches = [hmac.compare_digest(digest, known) for known in self._digests]
         return any(matches)
+
+    def _was_issued(self, presented: bytes, scope: Scope) -> bool:
+        """A short-lived key opens a realtime session, and nothing else."""
+        is_session = scope["type"] == "websocket" and scope["path"] == REALTIME_PATH
+        return is_session and (
+            self._ephemeral is not None and self._ephemeral.find(presented) is not None
+        )
 
 
 def presented_key(scope: Scope) -> bytes | None:

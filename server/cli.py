@@ -79,6 +79,12 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         help="the pipeline that writes down speech, auto (if it is installed) or off "
         "(default: auto)",
     )
+    parser.add_argument(
+        "--talk",
+        metavar="NAME_OR_YAML",
+        help="the pipeline that holds conversations, auto (cascade, if VOXLOOM_THINKER_URL is set) "
+        "or off (default: auto)",
+    )
     parser.add_argument("--host", help="the address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, help="the port (default: $PORT, else 8000)")
     parser.add_argument("--config", metavar="FILE", help="a YAML file with settings")

@@ -65,11 +65,14 @@ class EnginePort(Protocol):
         prompt: dict[str, Any],
         *,
         sampling_params_list: list[SamplingParams] | None = None,
+        final_stage_id: int | None = None,
         ticket: Any = None,
-        deadline: float | None = None,
-        trace_headers: dict[str, str] | None = None,
+        **arguments: Any,
     ) -> AsyncGenerator[OmniRequestOutput, None]:
-        """The request's outputs; closing the generator aborts the request."""
+        """The request's outputs; closing the generator aborts the request.
+
+        ``arguments``: ``final_output_stage_ids``, ``deadline``, ``trace_headers``.
+        """
 
     async def add_request_async(
         self,

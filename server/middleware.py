@@ -8,7 +8,7 @@ as well, or lets them through.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
@@ -209,16 +209,16 @@ class ApiKeyGate:
 class BodyLimit:
     """Bounds a request's body, whether or not its length was declared.
 
-    The body of one of ``uploads``' paths is a file, and goes to the disk; it has its own bound.
+    ``bounds`` has the paths whose bodies hold audio, each with its own bound and the field that is
+    to blame for a larger one.
     """
 
     def __init__(
-        self, app: ASGIApp, max_bytes: int, uploads: Collection[str] = (), max_upload_bytes: int = 0
+        self, app: ASGIApp, max_bytes: int, bounds: Mapping[str, tuple[int, str]] | None = None
     ) -> None:
         self._app = app
         self._max_bytes = max_bytes
-        self._uploads = frozenset(uploads)
-        self._max_upload_bytes = max_upload_bytes
+        self._bounds = bounds or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -227,10 +227,9 @@ class BodyLimit:
 
     def _limited(self, receive: Receive, scope: Scope) -> Receive:
         num_bytes = 0
-        is_upload = scope["path"] in self._uploads
-        max_bytes = self._max_upload_bytes if is_upload else self._max_bytes
+        max_bytes, param = self._bounds.get(scope["path"], (self._max_bytes, None))
         too_large = PayloadTooLargeError(
-            f"the body may hold at most {max_bytes} bytes", param="file" if is_upload else None
+            f"the body may hold at most {max_bytes} bytes", param=param
         )
 
         async def limited() -> Message:

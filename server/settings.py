@@ -25,6 +25,8 @@ _PREFIX = "VOXLOOM_"
 _ENGINE_PREFIX = "VOXLOOM_ENGINE_"
 CONFIG_VARIABLE = "VOXLOOM_CONFIG"
 _API_KEY_VARIABLE = "VOXLOOM_API_KEY"
+# Read by the stage that asks a language model (worker.models.thinker.endpoint).
+_THINKER_VARIABLES = ("VOXLOOM_THINKER_URL", "VOXLOOM_THINKER_MODEL")
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -41,8 +43,11 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     ``transcribe`` is the pipeline that writes down speech: a name or a file, which starts with the
     server; ``auto`` for ``transcribe`` if its packages are installed, which starts with the first
-    request for it; or ``off``. ``max_upload_bytes`` bounds a recording, which goes to the disk:
-    three hours of uncompressed speech fit.
+    request for it; or ``off``. ``talk`` is the pipeline that holds conversations, with a language
+    model: ``auto`` for ``cascade`` if VOXLOOM_THINKER_URL says where that is, a name, a file or
+    ``off``. ``max_chat_bytes`` bounds a chat request, audio included.
+    ``max_upload_bytes`` bounds a recording, which goes to the disk: three hours of uncompressed
+    speech fit.
     """
 
     host: str = "127.0.0.1"
@@ -53,7 +58,9 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     api_key_file: str | None = None
     cors_origins: tuple[str, ...] = ("*",)
     max_body_bytes: int = 1_000_000
+    talk: str = "auto"
     max_upload_bytes: int = 400_000_000
+    max_chat_bytes: int = 64_000_000
     max_input_chars: int | None = None
     max_buffered_s: float = 30.0
     max_complete_s: float = 1800.0
@@ -76,6 +83,7 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         for key in (
             "max_body_bytes",
             "max_upload_bytes",
+            "max_chat_bytes",
             "max_input_chars",
             "max_buffered_s",
             "max_complete_s",
@@ -166,7 +174,7 @@ def _variables(environ: Mapping[str, str], prefix: str) -> Iterator[str]:
             name == "VOXLOOM_PORT" and "://" in environ[name]
         )
         engines = prefix == _PREFIX and name.startswith(_ENGINE_PREFIX)
-        special = name in (CONFIG_VARIABLE, _API_KEY_VARIABLE)
+        special = name in (CONFIG_VARIABLE, _API_KEY_VARIABLE, *_THINKER_VARIABLES)
         if name.startswith(prefix) and not (injected or engines or special):
             yield name
 

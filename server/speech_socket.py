@@ -17,6 +17,7 @@ from collections import deque
 from contextlib import aclosing
 from typing import Any
 
+import msgspec
 from starlette.types import Message, Receive, Send
 from starlette.websockets import WebSocketDisconnect
 
@@ -255,9 +256,15 @@ class ServerResolver:
 def _frame(item: Outgoing) -> Message:
     match item:
         case SendEvent(data):
-            text = json.dumps(data, separators=(",", ":"))
-            return {"type": "websocket.send", "text": text}
+            return {"type": "websocket.send", "text": _as_json(data)}
         case SendAudio(audio):
             return {"type": "websocket.send", "bytes": audio}
         case Close(code, reason):
             return {"type": "websocket.close", "code": code, "reason": reason}
+
+
+def _as_json(data: dict[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(data).decode()
+    except UnicodeEncodeError:  # an error repeats what a client sent: half of a surrogate pair
+        return json.dumps(data)

@@ -23,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 from engine.errors import VoxloomError
 from engine.outputs import OmniRequestOutput
 from server import sse
+from server.audio.av_writer import decoder_delay_ms
 from server.audio.formats import CONTENT_TYPES, FILE_EXTENSIONS
 from server.body_sender import BodySender
 from server.context import RequestContext, context_of
@@ -133,7 +134,9 @@ class SpeechResponse(Response):
                 if not sender.is_started:
                     await sender.start(_event_headers(source))
                 if self._plan.has_words and (words := source.take_words()):
-                    await sender.write(sse.timestamps(self._described(words)))
+                    await sender.write(
+                        sse.timestamps(self._described(words), self._decoder_delay_ms)
+                    )
                 if data is None:
                     await sender.write(sse.PING)
                 else:
@@ -176,6 +179,7 @@ class SpeechResponse(Response):
             "format": self._plan.fmt.value,
             "sample_rate": self._plan.sample_rate,
             "duration_ms": to_ms(source.meter.num_samples, self._plan.source_rate),
+            "decoder_delay_ms": self._decoder_delay_ms,
             "words": self._described(source.take_words()),
         }
         # Half an hour of audio would hold up the event loop.
@@ -184,6 +188,10 @@ class SpeechResponse(Response):
         await sender.start(headers | warning_headers(source.warnings))
         await sender.write_audio(body)
         await sender.finish()
+
+    @property
+    def _decoder_delay_ms(self) -> int:
+        return decoder_delay_ms(self._plan.fmt, self._plan.sample_rate)
 
     def _described(self, words: list[WordTime]) -> list[dict[str, Any]]:
         text, rate = self._plan.prompt["text"], self._plan.source_rate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 
 from engine.errors import InvalidRequestError
 from engine.outputs import OmniRequestOutput
@@ -23,8 +23,13 @@ class UnitCoder:
         self._encoder: AsyncEncoder | None = None
         self._held: list[memoryview] = []
         self._words: list[WordTime] = []
+        self._warnings: list[str] = []
         self._num_held_samples = 0
         self._span: tuple[int, int] | None = None
+
+    def warn(self, warnings: Iterable[str]) -> None:
+        """What was skipped or changed in the text; the next piece tells it."""
+        self._warnings += warnings
 
     async def take(self, output: OmniRequestOutput) -> AsyncGenerator[AudioPiece, None]:
         """The pieces that an output with audio completes."""
@@ -58,13 +63,15 @@ class UnitCoder:
         opens = self._span is None
         self._span = span
         words = read_words(output.payload.get("words", ()))
+        self.warn(output.payload.get("warnings", ()))
         if not self._plan.stream_audio:
             self._hold(pcm, words, output.num_samples)
             return None
         if self._encoder is None:
             self._encoder = self._encoders.open(self._plan)
         data = await self._encoder.encode(pcm)
-        return AudioPiece(data, output.num_samples, words, span, opens=opens, ends=False)
+        told = self._take_warnings()
+        return AudioPiece(data, output.num_samples, words, span, opens, False, told)
 
     def _hold(self, pcm: memoryview, words: list[WordTime], num_samples: int) -> None:
         self._held.append(pcm)
@@ -85,7 +92,7 @@ class UnitCoder:
         assert self._encoder is not None
         data = await self._encoder.close()
         self.discard()
-        return AudioPiece(data, 0, [], span, opens=False, ends=True)
+        return AudioPiece(data, 0, [], span, False, True, self._take_warnings())
 
     async def _whole(self, span: tuple[int, int]) -> AudioPiece:
         """The unit's file, whose length is known."""
@@ -96,7 +103,12 @@ class UnitCoder:
         parts.append(await self._encoder.close())
         self.discard()
         words, self._words, self._held, self._num_held_samples = self._words, [], [], 0
-        return AudioPiece(b"".join(parts), num_samples, words, span, opens=True, ends=True)
+        told = self._take_warnings()
+        return AudioPiece(b"".join(parts), num_samples, words, span, True, True, told)
+
+    def _take_warnings(self) -> tuple[str, ...]:
+        told, self._warnings = tuple(self._warnings), []
+        return told
 
 
 async def coded_pieces(
@@ -105,6 +117,7 @@ async def coded_pieces(
     """What is to be sent of an utterance, in order. Raises what the engine raises."""
     try:
         async for output in outputs:
+            coder.warn(output.warnings)
             if output.audio is None or not output.num_samples:
                 continue
             meter.add_chunk(output.num_samples)

@@ -36,9 +36,10 @@ def audio_done(num_input_tokens: int, num_output_tokens: int) -> bytes:
     return event({"type": "speech.audio.done", "usage": usage})
 
 
-def timestamps(words: list[dict[str, Any]]) -> bytes:
+def timestamps(words: list[dict[str, Any]], decoder_delay_ms: int) -> bytes:
     """``speech.audio.timestamps``: words whose audio comes in the deltas after it."""
-    return event({"type": "speech.audio.timestamps", "words": words})
+    told = {"words": words, "decoder_delay_ms": decoder_delay_ms}
+    return event({"type": "speech.audio.timestamps", **told})
 
 
 async def mark_idle(items: AsyncIterator[T], idle_s: float) -> AsyncGenerator[T | None, None]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from server.subtitles import Cue, SubtitleFormat, write_subtitles
 from server.transcriber import Passage
 from server.transcription_plan import TranscriptionPlan
 
@@ -56,32 +57,21 @@ def render(plan: TranscriptionPlan, transcript: Transcript, duration_s: float) -
     match plan.fmt:
         case "text":
             return f"{transcript.text}\n"
-        case "srt":
-            return srt(transcript.segments)
-        case "vtt":
-            return vtt(transcript.segments)
+        case "srt" | "vtt":
+            return subtitles(transcript.segments, SubtitleFormat(plan.fmt))
         case "verbose_json":
             return _verbose(plan, transcript, duration_s)
         case "json":
             return _simple(plan, transcript, duration_s)
 
 
-def srt(segments: Iterable[Segment]) -> str:
-    """SubRip: numbered from 1, with a comma before the milliseconds."""
+def subtitles(segments: Iterable[Segment], fmt: SubtitleFormat) -> str:
+    """A cue for each segment, as Whisper's own subtitles have."""
     cues = (
-        f"{number}\n{_stamp(s['start'], ',')} --> {_stamp(s['end'], ',')}\n{_cue_text(s)}\n\n"
-        for number, s in enumerate(segments, start=1)
-    )
-    return "".join(cues)
-
-
-def vtt(segments: Iterable[Segment]) -> str:
-    """WebVTT (https://www.w3.org/TR/webvtt1/)."""
-    cues = (
-        f"{_stamp(s['start'], '.')} --> {_stamp(s['end'], '.')}\n{_cue_text(s)}\n\n"
+        Cue(round(s["start"] * 1000), round(s["end"] * 1000), (" ".join(s["text"].split()),))
         for s in segments
     )
-    return "WEBVTT\n\n" + "".join(cues)
+    return write_subtitles(cues, fmt)
 
 
 def delta_event(plan: TranscriptionPlan, segment: Segment, delta: str) -> dict[str, Any]:
@@ -172,14 +162,3 @@ def _words(segments: Iterable[Segment]) -> list[dict[str, Any]]:
         for segment in segments
         for word, start, end, _probability in segment["words"]
     ]
-
-
-def _cue_text(segment: Segment) -> str:
-    """A cue's text: its own line, and nothing in it that ends or begins a cue."""
-    return " ".join(segment["text"].split()).replace("-->", "->")
-
-
-def _stamp(seconds: float, mark: str) -> str:
-    total_ms = round(seconds * 1000)
-    minutes, ms = divmod(total_ms, 60_000)
-    return f"{minutes // 60:02}:{minutes % 60:02}:{ms // 1000:02}{mark}{ms % 1000:03}"

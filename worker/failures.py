@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from engine.errors import VoxloomError
+from engine.errors import ConfigError, VoxloomError
 from engine.messages import StageError
 
 logger = logging.getLogger("voxloom.worker")
@@ -15,5 +15,10 @@ def stage_error(request_id: str, error: BaseException, unit: int | None = None) 
     if isinstance(error, VoxloomError):
         return StageError(request_id, error.code, error.message, error.param, unit)
     logger.error("request %s failed", request_id, exc_info=error)
-    message = f"the stage failed at this request: {type(error).__name__}"
-    return StageError(request_id, "stage_failed", message, unit=unit)
+    return StageError(request_id, "stage_failed", describe(error), unit=unit)
+
+
+def describe(error: BaseException) -> str:
+    """What a client may read: a sentence that was written for people, or the kind of error."""
+    reason = str(error) if isinstance(error, ConfigError) else type(error).__name__
+    return f"the stage failed at this request: {reason}"

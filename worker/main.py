@@ -27,7 +27,7 @@ from engine.placement.spec import ReplicaSpec
 from worker.backend import EngineDiedError, ReplicaBackend
 from worker.join import EngineLostError, RefusedError, join
 from worker.stage_model import StageContext
-from worker.step_loop import StepLoop
+from worker.step_loop import StepHangsError, StepLoop
 from worker.transport import Transport
 
 logger = logging.getLogger("voxloom.worker")
@@ -122,13 +122,18 @@ def _serve(spec: ReplicaSpec, transport: Transport) -> int:
     try:
         backend = _load_backend(context, transport, spec.orphan_timeout_s)
         hello = Hello(spec.replica_id, spec.stage_id, os.getpid(), backend.fingerprint())
-    except (ConfigError, OSError, ImportError, ValueError, RuntimeError, MemoryError) as error:
+    except Exception as error:
         logger.exception("replica %s cannot load its model", spec.replica_id)
         transport.send(ReplicaFailed(spec.replica_id, f"{type(error).__name__}: {error}"))
         return 1
     transport.send(hello)
     try:
         backend.run()
+    except StepHangsError as error:
+        logger.critical("replica %s: %s", spec.replica_id, error)
+        transport.send(ReplicaFailed(spec.replica_id, str(error)))
+        transport.close()
+        os._exit(1)  # an ordinary exit would wait for the step
     except EngineDiedError as error:
         transport.send(ReplicaFailed(spec.replica_id, str(error)))
         return 1

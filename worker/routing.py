@@ -67,5 +67,6 @@ def _row(request_id: str, status: RowStatus, payload: Payload | None) -> OutputR
         num_samples=size,
         units_done=status.units_done,
         done_position=status.done_position,
+        checkpoint=status.checkpoint,
         finished=status.finished,
     )

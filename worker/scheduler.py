@@ -197,6 +197,11 @@ class AudioScheduler:
     def end_trial(self) -> None:
         self._trial_id = None
 
+    def is_one_unit(self, batch: list[str]) -> bool:
+        """Whether the batch is one request, or one group."""
+        entries = [self._entries[request_id] for request_id in batch]
+        return len({entry.group_id or entry.request_id for entry in entries}) == 1
+
     def can_run(self, request_id: str) -> bool:
         """Whether a batch could hold the request now, or holds it."""
         entry = self._entries.get(request_id)

@@ -56,14 +56,17 @@ class RowStatus:
 
     ``end_position`` is the position in the request's output after this step (samples for audio,
     units for the rest), whether or not the payload that ends there reaches anyone. The request can
-    be replayed from input ``units_done``, whose output starts at ``done_position``. ``error`` fails
-    this request and no other.
+    be replayed from input ``units_done``: at its start, or, with a ``checkpoint``, wherever that
+    says. The dict is the model's own business: ``add`` gets it back in ``StageRequest.checkpoint``.
+    It holds plain values, some hundred bytes at most, since it travels with every row. What is made
+    from there starts at ``done_position``. ``error`` fails this request and no other.
     """
 
     finished: bool = False
     end_position: int = 0
     units_done: int = 0
     done_position: int = 0
+    checkpoint: dict[str, Any] | None = None
     error: Exception | None = None
 
 

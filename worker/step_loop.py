@@ -24,6 +24,7 @@ from engine.messages import (
     Ping,
     Pong,
     StageAbort,
+    StageCredit,
     StageInteraction,
     StageOutput,
     StagePause,
@@ -31,27 +32,35 @@ from engine.messages import (
     StageRequest,
     StageResume,
     StageUpdate,
+    StepFailed,
     Stop,
     ToReplica,
     TrialAsk,
     TrialEnd,
     TrialGrant,
+    output_size,
 )
-from worker.failures import stage_error
+from worker.credits import Credits
+from worker.failures import describe, stage_error
 from worker.liveness import Liveness
 from worker.routing import route_step
 from worker.scheduler import AudioScheduler
 from worker.stage_model import StageContext, StageModel, StepOutput
 from worker.transport import Transport
-from worker.trials import Trials
+from worker.trials import RequestMessage, Trials
 
 logger = logging.getLogger("voxloom.worker.step_loop")
 
 _POLL_S = 1.0
 
 
+class StepHangsError(Exception):
+    """A step does not end. Its thread cannot be stopped, so this process must be."""
+
+
 @dataclass(slots=True)
 class _StepResult:
+    number: int
     batch: list[str]
     output: StepOutput | Exception
     step_ms: float
@@ -80,11 +89,15 @@ class StepLoop:
             sample_rate=context.pipeline.sample_rate,
         )
         self._pool = ThreadPoolExecutor(context.stage.steps_in_flight, "step")
+        self._step_timeout_s = context.stage.step_timeout_s
+        self._num_steps = 0
+        self._running: dict[int, float] = {}  # when each running step began, oldest first
         self._results: deque[_StepResult] = deque()
         self._ready: deque[str] = deque()
         context.readiness.connect(self._note_ready)
         self._deferred: dict[str, list[ToReplica]] = {}
         self._trials = Trials()
+        self._credits = Credits()
         self._granted: str | None = None
         self._stopping = False
 
@@ -92,6 +105,7 @@ class StepLoop:
         return self._model.fingerprint()
 
     def run(self) -> None:
+        """Work until the orchestrator says stop, or has gone. Raises ``StepHangsError``."""
         while not self._stopping:
             self._transport.wait(_POLL_S)
             for message in self._transport.receive():
@@ -102,6 +116,7 @@ class StepLoop:
                 self._refresh(self._ready.popleft(), self._clock())
             self._check_trial()
             self._start_steps()
+            self._check_steps()
             if self._liveness.is_orphaned:
                 break
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -129,9 +144,7 @@ class StepLoop:
             case _:
                 self._handle_request(message)
 
-    def _handle_request(
-        self, message: StageRequest | StageUpdate | StageInteraction | StagePause | StageResume
-    ) -> None:
+    def _handle_request(self, message: RequestMessage) -> None:
         now = self._clock()
         request_id = message.request_id
         match message:
@@ -143,9 +156,12 @@ class StepLoop:
                 self._scheduler.set_paused(request_id, True, now)
             case StageResume():
                 self._scheduler.set_paused(request_id, False, now)
+            case StageCredit():
+                self._credits.grant(request_id, message.credit)
         self._refresh(request_id, now)
 
     def _add(self, message: StageRequest, now: float) -> None:
+        self._credits.add(message)
         try:
             self._scheduler.add(
                 message.request_id,
@@ -214,9 +230,17 @@ class StepLoop:
 
     def _start_steps(self) -> None:
         while batch := self._scheduler.schedule(self._clock()):
-            self._pool.submit(self._step, batch)
+            self._num_steps += 1
+            self._running[self._num_steps] = self._clock()
+            self._pool.submit(self._step, self._num_steps, batch)
 
-    def _step(self, batch: list[str]) -> None:
+    def _check_steps(self) -> None:
+        """Pings are answered whatever a step does: one that hangs has to be noticed here."""
+        oldest = next(iter(self._running.values()), None)
+        if oldest is not None and self._clock() - oldest > self._step_timeout_s:
+            raise StepHangsError(f"a step has not ended within {self._step_timeout_s:g} s")
+
+    def _step(self, number: int, batch: list[str]) -> None:
         """Runs on a step thread."""
         started = time.perf_counter()
         output: StepOutput | Exception
@@ -224,22 +248,33 @@ class StepLoop:
             output = self._model.step(batch)
         except Exception as error:
             output = error
-        self._results.append(_StepResult(batch, output, (time.perf_counter() - started) * 1000))
+        step_ms = (time.perf_counter() - started) * 1000
+        self._results.append(_StepResult(number, batch, output, step_ms))
         self._transport.wake()
 
     def _finish_step(self, result: _StepResult) -> None:
         now = self._clock()
+        del self._running[result.number]
         self._scheduler.step_done(result.batch, now)
         if isinstance(result.output, Exception):
-            logger.error("a step failed", exc_info=result.output)
-            for request_id in result.batch:
-                self._fail(request_id, result.output)
+            self._fail_step(result.batch, result.output)
         else:
             self._send_output(result, result.output, now)
         for request_id in result.batch:
             self._refresh(request_id, now)
             for message in self._deferred.pop(request_id, ()):
                 self._handle(message)
+
+    def _fail_step(self, batch: list[str], error: Exception) -> None:
+        """What was stepped alone is to blame; of several, nobody knows which."""
+        logger.error("a step failed", exc_info=error)
+        if self._scheduler.is_one_unit(batch):
+            for request_id in batch:
+                self._fail(request_id, error)
+            return
+        for request_id in batch:
+            self._drop(request_id)
+        self._transport.send(StepFailed(batch, describe(error)))
 
     def _send_output(self, result: _StepResult, output: StepOutput, now: float) -> None:
         aborted = {
@@ -254,12 +289,15 @@ class StepLoop:
             StageOutput(rows, len(result.batch), routed.num_routed_rows, result.step_ms)
         )
         for row in rows:
+            is_audio = self._output_type == "audio"
+            self._credits.use(row.request_id, output_size(is_audio, row.payload, row.num_samples))
             if row.payload is not None:
                 num_samples = row.num_samples if self._output_type == "audio" else 0
                 self._scheduler.output_sent(row.request_id, num_samples, now)
                 self._trials.note_output(row.request_id, row.start_sample + row.num_samples)
             if row.finished:
                 self._scheduler.finish(row.request_id)
+                self._credits.drop(row.request_id)
                 self._model.abort(row.request_id)
         for request_id, error in routed.errors.items():
             self._fail(request_id, error)
@@ -275,6 +313,7 @@ class StepLoop:
 
     def _drop(self, request_id: str) -> None:
         self._trials.drop(request_id)
+        self._credits.drop(request_id)
         self._scheduler.remove(request_id)
         self._model.abort(request_id)
 
@@ -285,4 +324,5 @@ class StepLoop:
 
     def _refresh(self, request_id: str, now: float) -> None:
         if self._scheduler.knows(request_id):
-            self._scheduler.set_runnable(request_id, self._model.has_work(request_id), now)
+            can_run = self._credits.allows(request_id) and self._model.has_work(request_id)
+            self._scheduler.set_runnable(request_id, can_run, now)

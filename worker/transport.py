@@ -8,7 +8,16 @@ from collections import deque
 
 import zmq
 
-from engine.messages import FromReplica, Pong, StageAbort, StagePause, StageResume, Stop, ToReplica
+from engine.messages import (
+    FromReplica,
+    Pong,
+    StageAbort,
+    StageCredit,
+    StagePause,
+    StageResume,
+    Stop,
+    ToReplica,
+)
 from engine.placement.spec import ReplicaSpec
 from engine.wire import decode_to_replica, encode
 from worker.link import Link
@@ -124,6 +133,6 @@ def _drain(socket: zmq.Socket[bytes]) -> list[ToReplica]:
 
 
 def _after_seq(message: ToReplica) -> int:
-    if isinstance(message, StageAbort | StagePause | StageResume):
+    if isinstance(message, StageAbort | StagePause | StageResume | StageCredit):
         return message.after_seq
     return 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from engine.messages import (
+    StageCredit,
     StageInteraction,
     StagePause,
     StageRequest,
@@ -18,7 +19,9 @@ from engine.messages import (
     StageUpdate,
 )
 
-RequestMessage: TypeAlias = StageRequest | StageUpdate | StageInteraction | StagePause | StageResume
+RequestMessage: TypeAlias = (
+    StageRequest | StageUpdate | StageInteraction | StagePause | StageResume | StageCredit
+)
 
 
 class Trials:

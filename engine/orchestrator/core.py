@@ -19,7 +19,6 @@ from collections.abc import Callable
 
 from engine.config import EngineConfig
 from engine.messages import (
-    INTERACTION_KINDS,
     AbortMessage,
     ConsumedMessage,
     DrainMessage,
@@ -35,14 +34,18 @@ from engine.messages import (
     StageOutput,
     StageReleased,
     StageSubmissionMessage,
+    StepFailed,
     ToOrchestrator,
     TrialAsk,
     TrialEnd,
     TrialGrant,
 )
 from engine.orchestrator.counters import CoreCounters, StageCounters
-from engine.orchestrator.effects import AnswerAbort, Deliver, Effect, SendControl
+from engine.orchestrator.credit import CreditPolicy
+from engine.orchestrator.deadlines import overdue
+from engine.orchestrator.effects import AnswerAbort, Effect, SendControl
 from engine.orchestrator.flow import RequestFlow
+from engine.orchestrator.interactions import Interactions
 from engine.orchestrator.records import RequestRecord, StageState, new_record
 from engine.orchestrator.releases import Releases
 from engine.orchestrator.supervisor import ReplicaSupervisor
@@ -74,10 +77,11 @@ class OrchestratorCore:
             self.supervisor,
             self._releases,
             self.counters,
-            max_buffered_samples=int(config.max_buffered_audio_s * pipeline.sample_rate),
+            CreditPolicy(pipeline, config),
             emit=self._emit,
             forget=self._forget,
         )
+        self._interactions = Interactions(self._flow, self.counters, self._emit)
         self._drain_deadline: float | None = None
         self._handlers: dict[type, Callable[..., None]] = {
             StageSubmissionMessage: self._submission,
@@ -89,11 +93,12 @@ class OrchestratorCore:
             ShutdownMessage: self._shutdown,
         }
         self._replica_handlers: dict[type, Callable[..., None]] = {
-            Hello: lambda _replica_id, message, now: self.supervisor.hello(message, now),
+            Hello: self.supervisor.hello,
             Pong: self.supervisor.pong,
             ReplicaFailed: self._replica_failed,
             StageOutput: self._stage_output,
             StageError: self._stage_error,
+            StepFailed: self._step_failed,
             StageReleased: self._stage_released,
             TrialAsk: self._trial_ask,
             TrialEnd: self._trial_end,
@@ -213,27 +218,13 @@ class OrchestratorCore:
         record = self._requests.get(message.request_id)
         if record is None:
             return  # it has ended meanwhile: its terminal message says so
-        if message.kind not in INTERACTION_KINDS:
-            known = ", ".join(INTERACTION_KINDS)
-            self._refuse(record, message, f"unknown interaction {message.kind!r}; known: {known}")
-        elif message.kind == "interrupt":
-            self._flow.interrupt(record, message, now)
-            self._start_waiting(now)
-        elif record.input_closed and message.kind in ("flush", "update"):
-            self._refuse(record, message, f"{message.kind}: the request takes no more text")
-        else:
-            self._flow.interact(record, message, now)
-
-    def _refuse(self, record: RequestRecord, message: InteractionMessage, reason: str) -> None:
-        error = ErrorMessage(
-            record.request_id, "invalid_value", reason, fatal=False, event_id=message.event_id
-        )
-        self._emit(Deliver(error))
+        self._interactions.carry_out(record, message, now)
+        self._start_waiting(now)
 
     def _consumed(self, message: ConsumedMessage, now: float) -> None:
         record = self._requests.get(message.request_id)
         if record is not None:
-            self._flow.consumed(record, message.cost)
+            self._flow.consumed(record, message.stage_id, message.num_taken)
 
     def _abort(self, message: AbortMessage, now: float) -> None:
         for request_id in message.request_ids:
@@ -290,6 +281,16 @@ class OrchestratorCore:
             assert record.group is not None
             role = record.group.companions[message.request_id].spec.role
             self._flow.fail(record, "stage_failed", f"its CFG companion {role!r} failed: {reason}")
+        self._start_waiting(now)
+
+    def _step_failed(self, replica_id: str, message: StepFailed, now: float) -> None:
+        pool, _replica = self._find(replica_id)
+        parents = {self._companion_parents.get(rid, rid) for rid in message.request_ids}
+        for parent_id in sorted(parents):
+            record = self._bound_record(replica_id, pool.stage_id, parent_id)
+            if record is not None:
+                self._flow.step_failed(record, pool.stage_id, message.message, now)
+        self.supervisor.end_drained(pool, now)
         self._start_waiting(now)
 
     def _stage_released(self, replica_id: str, message: StageReleased, now: float) -> None:
@@ -359,20 +360,8 @@ class OrchestratorCore:
             self._flow.fail(record, "unavailable", reason)
 
     def _check_deadlines(self, record: RequestRecord, now: float) -> None:
-        deadline = record.submission.deadline
-        group = record.group
-        if group is not None and group.first_finished_at is not None and record.stages[0].pauses:
-            group.first_finished_at = now  # a pause is nobody's delay
-        if deadline is not None and now >= deadline:
-            self._flow.fail(record, "deadline_exceeded", "the request ran out of time")
-        elif (
-            group is not None
-            and group.first_finished_at is not None
-            and record.stages[0].state is not StageState.FINISHED
-            and now - group.first_finished_at >= self.pipeline.group_deadline_s
-        ):
-            limit_s = self.pipeline.group_deadline_s
-            reason = f"its CFG group was not complete within {limit_s:g} s"
+        reason = overdue(record, now, self.pipeline.group_deadline_s)
+        if reason is not None:
             self._flow.fail(record, "deadline_exceeded", reason)
         else:
             self._flow.check_unbound(record, now)

@@ -6,22 +6,22 @@ import logging
 from collections.abc import Callable
 
 from engine.messages import (
-    AckMessage,
     ErrorMessage,
-    InteractionMessage,
     OutputMessage,
     OutputRow,
     Payload,
     StageAbort,
+    StageCredit,
     StagePause,
     StageResume,
     ToReplica,
-    output_cost,
+    output_size,
 )
 from engine.orchestrator.counters import CoreCounters
+from engine.orchestrator.credit import CreditPolicy
 from engine.orchestrator.effects import Deliver, Effect, SendControl, SendData
 from engine.orchestrator.groups import BrokenGroupError
-from engine.orchestrator.records import Input, PauseReason, RequestRecord, StageState
+from engine.orchestrator.records import Input, RequestRecord, StageState
 from engine.orchestrator.releases import Releases
 from engine.orchestrator.supervisor import ReplicaSupervisor
 from engine.pipeline import PipelineConfig
@@ -43,8 +43,8 @@ class RequestFlow:
         supervisor: ReplicaSupervisor,
         releases: Releases,
         counters: CoreCounters,
+        credit: CreditPolicy,
         *,
-        max_buffered_samples: int,
         emit: Callable[[Effect], None],
         forget: Callable[[RequestRecord], None],
     ) -> None:
@@ -53,7 +53,7 @@ class RequestFlow:
         self._supervisor = supervisor
         self._releases = releases
         self._counters = counters
-        self._max_buffered_samples = max_buffered_samples
+        self._credit = credit
         self._emit = emit
         self._forget = forget
 
@@ -85,6 +85,7 @@ class RequestFlow:
         progress.fingerprint = replica.fingerprint
         self._counters.num_replays += progress.num_starts > 1
         progress.state, progress.has_finish_row = StageState.BOUND, False
+        progress.credit = self._credit.total(record, stage_id)
         if stage_id == 0 and record.group is not None:
             record.group.restart()
         for request in record.stage_requests(stage_id):
@@ -111,6 +112,16 @@ class RequestFlow:
             self.fail(record, "stage_failed", f"stage {name!r} failed twice at this request")
             return
         progress.is_suspect |= on_trial is None
+        self._restart(record, stage_id, now)
+
+    def step_failed(self, record: RequestRecord, stage_id: int, reason: str, now: float) -> None:
+        """A step with others failed, and the replica has let go: try the request alone."""
+        progress, pool = record.stages[stage_id], self._pools[stage_id]
+        if progress.count_gap() > _MAX_GAPS:
+            self.fail(record, "stage_failed", f"steps of stage {pool.config.name!r} fail: {reason}")
+            return
+        pool.release(record.request_id)
+        progress.state, progress.is_suspect = StageState.IDLE, True
         self._restart(record, stage_id, now)
 
     def released(self, record: RequestRecord, stage_id: int, now: float) -> None:
@@ -147,13 +158,20 @@ class RequestFlow:
         if row.start_sample != progress.position:
             self._replay_gap(record, stage_id)
             return
-        progress.take_row(row)
-        self._check_pending(record, stage_id)
-        if stage_id == 0 and record.group is not None:
+        is_grouped = stage_id == 0 and record.group is not None
+        if is_grouped:
+            row.checkpoint = None  # a replay steps the whole group from its start
+        is_further = progress.take_row(row, self._size(stage_id, row))
+        if is_further and stage_id > 0:
+            self._grant(record, stage_id - 1)
+        if is_grouped:
+            assert record.group is not None
             record.group.take_parent(row, now)
             self._pass_on_group(record, now)
         else:
             self._complete_row(record, stage_id, row, now)
+        if progress.is_out_of_credit and not record.has_ended:
+            self._grant(record, stage_id)
 
     def companion_row(self, record: RequestRecord, row: OutputRow, now: float) -> None:
         """What a step did for a companion: never the client's business, only its parent's."""
@@ -181,13 +199,22 @@ class RequestFlow:
     def _complete_row(
         self, record: RequestRecord, stage_id: int, row: OutputRow, now: float
     ) -> None:
+        size = self._size(stage_id, row)
+        record.stages[stage_id].num_passed += size
         if row.finished:
             record.stages[stage_id].state = StageState.FINISHED
             self._pools[stage_id].release(record.request_id)
             self._supervisor.end_drained(self._pools[stage_id], now)
         is_last = stage_id == record.submission.final_stage_id
         if not is_last and (row.payload is not None or row.finished):
-            self.append_update(record, stage_id + 1, row.payload or {}, now, final=row.finished)
+            self.append_update(
+                record,
+                stage_id + 1,
+                row.payload or {},
+                now,
+                final=row.finished,
+                size=size,
+            )
         if stage_id in record.submission.final_output_stage_ids:
             self._output(record, stage_id, row, now)
 
@@ -214,8 +241,6 @@ class RequestFlow:
         self._emit(Deliver(output))
         if self._pipeline.stages[stage_id].engine_output_type == "audio":
             record.delivered_samples += row.num_samples
-        record.delivered_cost += output_cost(output, self._pipeline.sample_rate)
-        self._check_buffered(record)
 
     def _replay_gap(self, record: RequestRecord, stage_id: int) -> None:
         """A payload was dropped or doubled: run the request again from where it is."""
@@ -223,9 +248,9 @@ class RequestFlow:
             name = self._pools[stage_id].config.name
             self.fail(record, "stage_failed", f"stage {name!r} keeps losing output")
             return
-        self._take_back(record, stage_id)
+        self.take_back(record, stage_id)
 
-    def _take_back(self, record: RequestRecord, stage_id: int) -> None:
+    def take_back(self, record: RequestRecord, stage_id: int) -> None:
         """Have the replica let go of a request that goes on; it restarts when it has."""
         replica = self._pools[stage_id].replica_of(record.request_id)
         assert replica is not None, "a bound stage has a replica"
@@ -235,48 +260,22 @@ class RequestFlow:
     # --- inputs ----------------------------------------------------------------------------------
 
     def append_update(
-        self, record: RequestRecord, stage_id: int, payload: Payload, now: float, *, final: bool
+        self,
+        record: RequestRecord,
+        stage_id: int,
+        payload: Payload,
+        now: float,
+        *,
+        final: bool,
+        size: int = 0,
     ) -> None:
         """One more input of a stage: a segment of text, or a unit of the stage before."""
-        update = record.stages[stage_id].append_update(record.request_id, payload, final=final)
-        self._send_input(record, stage_id, update, now)
-        self._check_pending(record, stage_id)
+        update = record.stages[stage_id].append_update(
+            record.request_id, payload, final=final, size=size
+        )
+        self.send_input(record, stage_id, update, now)
 
-    def interact(self, record: RequestRecord, message: InteractionMessage, now: float) -> None:
-        """Pause, resume, flush or update; acknowledged as soon as it is in force or in order."""
-        if message.kind in ("pause", "resume"):
-            for stage_id in range(len(record.stages)):
-                on = message.kind == "pause"
-                self._set_pause(record, stage_id, PauseReason.INTERACTION, on=on)
-        else:
-            item = record.stages[0].append_interaction(
-                record.request_id, message.kind, message.arguments
-            )
-            self._send_input(record, 0, item, now)
-        self._emit(Deliver(AckMessage(record.request_id, message.event_id, message.kind)))
-
-    def interrupt(self, record: RequestRecord, message: InteractionMessage, now: float) -> None:
-        """Drop all that was not delivered. A request that takes no more text ends here."""
-        result = {"resume_sample": record.delivered_samples, **message.arguments}
-        self._emit(Deliver(AckMessage(record.request_id, message.event_id, message.kind, result)))
-        if record.input_closed:
-            self._counters.num_finished += 1
-            stage_id = record.submission.final_output_stage_ids[-1]
-            position = record.stages[stage_id].position
-            self.end(
-                record,
-                OutputMessage(record.request_id, stage_id, None, position, finished=True),
-            )
-            return
-        for stage_id, progress in enumerate(record.stages):
-            progress.cut()
-            if progress.state is StageState.BOUND:
-                self._take_back(record, stage_id)
-            self._check_pending(record, stage_id)
-        record.consumed_cost = record.delivered_cost
-        self._check_buffered(record)
-
-    def _send_input(self, record: RequestRecord, stage_id: int, item: Input, now: float) -> None:
+    def send_input(self, record: RequestRecord, stage_id: int, item: Input, now: float) -> None:
         """Send an input on, if the stage runs; else the journal keeps it for its start."""
         progress = record.stages[stage_id]
         if progress.state is StageState.BOUND:
@@ -310,47 +309,38 @@ class RequestFlow:
         for member_id in member_ids:
             self._releases.expect(member_id, replica.replica_id)
 
-    # --- pauses ----------------------------------------------------------------------------------
+    # --- credit and pauses -----------------------------------------------------------------------
 
-    def consumed(self, record: RequestRecord, cost: int) -> None:
-        """The caller has taken that much of the request's output."""
-        record.consumed_cost = max(record.consumed_cost, cost)
-        self._check_buffered(record)
-
-    def _check_buffered(self, record: RequestRecord) -> None:
-        """Pause at the limit, go on at half of it: without the gap each chunk would toggle."""
-        buffered = record.delivered_cost - record.consumed_cost
-        for stage_id in record.submission.final_output_stage_ids:
-            if buffered >= self._max_buffered_samples:
-                self._set_pause(record, stage_id, PauseReason.CALLER, on=True)
-            elif buffered <= self._max_buffered_samples // 2:
-                self._set_pause(record, stage_id, PauseReason.CALLER, on=False)
-
-    def _check_pending(self, record: RequestRecord, stage_id: int) -> None:
-        """Hold the stage before while enough of its units wait here."""
-        if stage_id == 0:
-            return
-        limit = self._pipeline.stages[stage_id].max_pending_units
-        num_pending = record.stages[stage_id].num_pending
-        if num_pending >= limit:
-            self._set_pause(record, stage_id - 1, PauseReason.DOWNSTREAM, on=True)
-        elif num_pending <= limit // 2:
-            self._set_pause(record, stage_id - 1, PauseReason.DOWNSTREAM, on=False)
-
-    def _set_pause(
-        self, record: RequestRecord, stage_id: int, reason: PauseReason, *, on: bool
-    ) -> None:
+    def consumed(self, record: RequestRecord, stage_id: int, num_taken: int) -> None:
+        """The caller has taken so much of a stage's output in all."""
         progress = record.stages[stage_id]
-        if on == (reason in progress.pauses):
+        progress.num_taken = max(progress.num_taken, num_taken)
+        self._grant(record, stage_id)
+
+    def _grant(self, record: RequestRecord, stage_id: int) -> None:
+        """Let a stage go on, if there is room for more of its output."""
+        if record.stages[stage_id].state is not StageState.BOUND:
+            return  # its start will say how far it may go
+        credit = self._credit.grant(record, stage_id)
+        if credit is not None:
+            replica = self._pools[stage_id].replica_of(record.request_id)
+            assert replica is not None, "a bound stage has a replica"
+            self._send_control(replica, StageCredit(record.request_id, credit))
+
+    def _size(self, stage_id: int, row: OutputRow) -> int:
+        is_audio = self._pipeline.stages[stage_id].engine_output_type == "audio"
+        return output_size(is_audio, row.payload, row.num_samples)
+
+    def set_paused(self, record: RequestRecord, is_paused: bool) -> None:
+        """Hold every stage of the request, or let them go on."""
+        if is_paused == record.is_paused:
             return
-        was_paused = bool(progress.pauses)
-        progress.pauses ^= {reason}
-        replica = self._pools[stage_id].replica_of(record.request_id)
-        if replica is None or progress.state is not StageState.BOUND:
-            return  # its start will say whether it is paused
-        if bool(progress.pauses) != was_paused:
-            kind = StagePause if on else StageResume
-            self._send_control(replica, kind(record.request_id))
+        record.is_paused = is_paused
+        kind = StagePause if is_paused else StageResume
+        for stage_id, progress in enumerate(record.stages):
+            replica = self._pools[stage_id].replica_of(record.request_id)
+            if replica is not None and progress.state is StageState.BOUND:
+                self._send_control(replica, kind(record.request_id))
 
     # --- sending ---------------------------------------------------------------------------------
 
@@ -359,7 +349,7 @@ class RequestFlow:
         self._emit(SendData(replica.replica_id, message))
 
     def _send_control(
-        self, replica: Replica, message: StageAbort | StagePause | StageResume
+        self, replica: Replica, message: StageAbort | StagePause | StageResume | StageCredit
     ) -> None:
         message.after_seq = replica.num_data_sent
         self._emit(SendControl(replica.replica_id, message))

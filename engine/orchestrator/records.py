@@ -29,30 +29,35 @@ class StageState(Enum):
     FINISHED = auto()
 
 
-class PauseReason(Enum):
-    CALLER = auto()  # the caller does not read
-    DOWNSTREAM = auto()  # the next stage has enough units waiting
-    INTERACTION = auto()  # the client asked for a pause
-
-
 @dataclass(slots=True)
 class StageProgress:
     """How far one stage of a request is. Positions are samples for audio, units for the rest.
 
     ``inputs`` is the journal: the inputs from ``units_done`` on, which a replay sends again. Of a
-    later stage it is bounded because the stage before is paused at ``max_pending_units``; of
-    stage 0 by what the client has sent and the stage has not yet turned into output. Of a language
-    model's own tokens only those of the passage that is open are kept.
+    later stage it is bounded by the credit of the stage before; of stage 0 by what the client has
+    sent and the stage has not yet turned into output. Of a language model's own tokens only those
+    of the passage that is open are kept.
+
+    The stage has sent ``num_sent`` and may send ``credit``; ``num_passed`` of it went on to the
+    next stage, in which ``num_waiting`` (kept there) waits, and ``num_taken`` was taken by the
+    caller. All of these are samples of audio, or else payloads.
     """
 
     num_inputs: int = 0
     state: StageState = StageState.IDLE
     unbound_since: float = 0.0
     inputs: deque[Input] = field(default_factory=deque)
+    sizes: deque[int] = field(default_factory=deque)  # of the inputs
+    num_waiting: int = 0
     overrides: dict[str, Any] = field(default_factory=dict)
     units_done: int = 0
     done_position: int = 0
+    checkpoint: dict[str, Any] | None = None
     position: int = 0
+    num_sent: int = 0
+    num_passed: int = 0
+    num_taken: int = 0
+    credit: int = 0
     cut_position: int = 0
     first_passage: int = 0
     open_passage: int = 0
@@ -63,58 +68,80 @@ class StageProgress:
     gap_position: int = -1
     is_suspect: bool = False
     fingerprint: Fingerprint | None = None
-    pauses: set[PauseReason] = field(default_factory=set)
 
     @property
-    def num_pending(self) -> int:
-        return len(self.inputs)
+    def is_out_of_credit(self) -> bool:
+        """It waits for whoever takes its output."""
+        return self.num_sent >= self.credit
 
-    def append_update(self, request_id: str, payload: Payload, *, final: bool) -> StageUpdate:
+    def append_update(
+        self, request_id: str, payload: Payload, *, final: bool, size: int = 0
+    ) -> StageUpdate:
+        """``size``: what the stage before used of its credit for this input."""
         update = StageUpdate(request_id, self.num_inputs, payload, final=final)
-        self._append(update)
+        self._append(update, size)
         return update
 
     def append_interaction(
         self, request_id: str, kind: str, arguments: dict[str, Any]
     ) -> StageInteraction:
         interaction = StageInteraction(request_id, self.num_inputs, kind, arguments)
-        self._append(interaction)
+        self._append(interaction, 0)
         return interaction
 
-    def take_row(self, row: OutputRow) -> None:
-        """A row that follows on what came before: note how far the stage is, and what it said."""
+    def take_row(self, row: OutputRow, size: int) -> bool:
+        """A row that follows on what came before: note how far the stage is, and what it said.
+
+        Whether a replay would start further on now. ``size`` is what it uses of the credit.
+        """
         self.position += row.num_samples
+        self.num_sent += size
         self.has_finish_row = row.finished
         self.open_tokens += row.tokens
         if row.ends_passage:
             self.open_tokens.clear()
             self.open_passage += 1
-        self.checkpoint(row.units_done, row.done_position)
+        return self.note_checkpoint(row.units_done, row.done_position, row.checkpoint)
 
-    def checkpoint(self, units_done: int, done_position: int) -> None:
-        """Inputs before ``units_done`` need not be replayed; their updates stay in force."""
-        if units_done <= self.units_done:
-            return
+    def note_checkpoint(
+        self, units_done: int, done_position: int, checkpoint: dict[str, Any] | None = None
+    ) -> bool:
+        """A replay may start there; whether that is further on than before.
+
+        Inputs before ``units_done`` are not needed for it. What they changed of the voice stays in
+        force. Without ``checkpoint`` a replay starts with input ``units_done`` and nowhere else.
+        """
+        if checkpoint is None:
+            is_further = units_done > self.units_done
+        else:
+            is_further = (units_done, done_position) > (self.units_done, self.done_position)
+        if not is_further:
+            return False
         self.units_done, self.done_position = units_done, done_position
-        self.first_passage = self.open_passage
+        self.checkpoint, self.first_passage = checkpoint, self.open_passage
         while self.inputs and self.inputs[0].unit < units_done:
             head = self.inputs[0]
             if isinstance(head, StageUpdate) and head.final:
-                return  # a replay must learn that nothing follows
+                break  # a replay must learn that nothing follows
             self._keep_override(head)
             self.inputs.popleft()
+            self.num_waiting -= self.sizes.popleft()
+        return True
 
     def cut(self) -> None:
         """Drop what has not become output: an interrupt. A restart begins with what comes next."""
         for item in self.inputs:
             self._keep_override(item)
         self.inputs.clear()
+        self.sizes.clear()
+        self.num_waiting = 0
         self.units_done, self.done_position = self.num_inputs, self.position
+        self.checkpoint = None
         self.cut_position = self.position
+        self.num_passed = self.num_taken = self.num_sent
         self.open_passage += bool(self.open_tokens)
         self.open_tokens.clear()
         self.first_passage = self.open_passage
-        self.pauses.discard(PauseReason.DOWNSTREAM)
 
     def count_gap(self) -> int:
         """One more gap in the output; counted anew wherever output came after the last one."""
@@ -122,9 +149,11 @@ class StageProgress:
         self.gap_position = self.position
         return self.num_gaps
 
-    def _append(self, item: Input) -> None:
+    def _append(self, item: Input, size: int) -> None:
         self.num_inputs += 1
         self.inputs.append(item)
+        self.sizes.append(size)
+        self.num_waiting += size
 
     def _keep_override(self, item: Input) -> None:
         if isinstance(item, StageInteraction) and item.kind == "update":
@@ -144,9 +173,8 @@ class RequestRecord:
     open_outputs: set[int] = field(default_factory=set)
     input_closed: bool = False
     has_ended: bool = False
+    is_paused: bool = False
     delivered_samples: int = 0
-    delivered_cost: int = 0
-    consumed_cost: int = 0
 
     @property
     def request_id(self) -> str:
@@ -188,7 +216,10 @@ class RequestRecord:
             start_position=progress.done_position,
             skip_position=progress.position,
             cut_position=progress.cut_position,
-            paused=bool(progress.pauses),
+            checkpoint=progress.checkpoint,
+            credit=progress.credit,
+            num_sent=progress.num_sent,
+            paused=self.is_paused,
             suspect=progress.is_suspect,
             first_passage=progress.first_passage,
             open_passage=progress.open_passage,

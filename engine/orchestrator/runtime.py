@@ -55,6 +55,8 @@ logger = logging.getLogger("voxloom.engine.orchestrator")
 _SEND_QUEUE = 10_000
 # Messages read from the sockets before the callers' messages are looked at again.
 _READ_BURST = 256
+# A step's output is some hundred kilobytes a row; whoever sends more loses its connection.
+_MAX_MESSAGE_BYTES = 64 * 2**20
 _TICK_INTERVAL_S = 0.1
 # Workers elsewhere are told to stop, not killed: give the message time to leave.
 _STOP_LINGER_MS = 200
@@ -143,8 +145,11 @@ class Orchestrator:
         return True
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Wait for the thread to end, after a ``ShutdownMessage``."""
-        self._thread.join(timeout_s)
+        """Wait for the thread to end, after a ``ShutdownMessage``; it may never have begun."""
+        if self._thread.ident is None:
+            self._answer_the_rest("the engine was shut down before it was started")
+        else:
+            self._thread.join(timeout_s)
         with self._wake_lock:
             if not self._thread.is_alive() and self._wake_write >= 0:
                 os.close(self._wake_read)
@@ -208,6 +213,7 @@ class Orchestrator:
         self._read_callers()
         for replica_id, reason in self._placement.poll_exits():
             logger.error("replica %s %s", replica_id, reason)
+            self._forget_lanes(replica_id)
             self._carry_out(self.core.replica_exited(replica_id, reason, time.monotonic()))
         now = time.monotonic()
         if now - self._last_tick_at >= _TICK_INTERVAL_S:
@@ -239,31 +245,36 @@ class Orchestrator:
             if identity.startswith(JOIN_PREFIX):
                 self._remote.join(identity, frames[0] if frames else b"")
                 continue
-            replica_id = identity.decode("utf-8", "replace")
-            try:
-                message = decode_from_replica(frames)
-            except MessageDecodeError:
-                logger.exception("replica %s sent what is no message", replica_id)
-                continue
-            if is_control and replica_id not in self._control_seen:
-                self._control_seen.add(replica_id)
-                self._joined(replica_id)
-                early = self._early_hellos.pop(replica_id, None)
-                if early is not None:
-                    self._hello(early)
-            if isinstance(message, Hello):
-                self._hello(message)
-                continue
+            self._take(identity.decode("utf-8", "replace"), frames, is_control=is_control)
+
+    def _take(self, replica_id: str, frames: list[bytes], *, is_control: bool) -> None:
+        """A replica's message; one that has been given up is not listened to."""
+        if self.core.supervisor.find(replica_id) is None:
+            return
+        try:
+            message = decode_from_replica(frames)
+        except MessageDecodeError as error:
+            # What was in it is lost, and whoever sends such things is not to be trusted.
+            self._give_up(replica_id, f"sent what is no message: {error}")
+            return
+        if is_control and replica_id not in self._control_seen:
+            self._control_seen.add(replica_id)
+            self._joined(replica_id)
+            early = self._early_hellos.pop(replica_id, None)
+            if early is not None:
+                self._hello(replica_id, early)
+        if isinstance(message, Hello):
+            self._hello(replica_id, message)
+        else:
             self._carry_out(self.core.handle_replica(replica_id, message, time.monotonic()))
 
-    def _hello(self, message: Hello) -> None:
+    def _hello(self, replica_id: str, message: Hello) -> None:
         """A replica is ready once both of its lanes are known to the sockets."""
-        if message.replica_id not in self._control_seen:
-            self._early_hellos[message.replica_id] = message
+        if replica_id not in self._control_seen:
+            self._early_hellos[replica_id] = message
             return
-        logger.info("replica %s is ready", message.replica_id)
-        now = time.monotonic()
-        self._carry_out(self.core.handle_replica(message.replica_id, message, now))
+        logger.info("replica %s says hello", replica_id)
+        self._carry_out(self.core.handle_replica(replica_id, message, time.monotonic()))
         self._publish()
 
     def _read_callers(self) -> None:
@@ -306,7 +317,7 @@ class Orchestrator:
             case KillReplica(replica_id):
                 logger.info("replica %s is ended", replica_id)
                 self._placement.kill(replica_id)
-                self._control_seen.discard(replica_id)
+                self._forget_lanes(replica_id)
 
     def _send(self, socket: zmq.Socket[bytes], replica_id: str, message: ToReplica) -> None:
         if self.core.supervisor.find(replica_id) is None:
@@ -331,7 +342,12 @@ class Orchestrator:
     def _give_up(self, replica_id: str, reason: str) -> None:
         logger.error("replica %s %s", replica_id, reason)
         self._placement.kill(replica_id)
+        self._forget_lanes(replica_id)
         self._carry_out(self.core.replica_exited(replica_id, reason, time.monotonic()))
+
+    def _forget_lanes(self, replica_id: str) -> None:
+        self._control_seen.discard(replica_id)
+        self._early_hellos.pop(replica_id, None)
 
     def _joined(self, replica_id: str) -> None:
         self._carry_out(self.core.replica_joined(replica_id, time.monotonic()))
@@ -369,5 +385,6 @@ def _router(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Socke
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.SNDHWM, _SEND_QUEUE)
     socket.setsockopt(zmq.RCVHWM, _SEND_QUEUE)
+    socket.setsockopt(zmq.MAXMSGSIZE, _MAX_MESSAGE_BYTES)
     socket.bind(endpoint)
     return socket

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.config import EngineConfig
-from engine.messages import Hello, Ping, Pong
+from engine.messages import PROTOCOL_VERSION, Hello, Ping, Pong
 from engine.orchestrator.effects import Effect, KillReplica, SendControl, StartReplica
 from engine.stage_pool import Replica, ReplicaState, StagePool
 
@@ -65,12 +65,19 @@ class ReplicaSupervisor:
                 return pool, pool.replicas[replica_id]
         return None
 
-    def hello(self, message: Hello, now: float) -> None:
-        found = self.find(message.replica_id)
-        if found is None:
+    def hello(self, replica_id: str, message: Hello, now: float) -> None:
+        """A replica is ready, unless it is another one than was started. The first hello counts."""
+        found = self.find(replica_id)
+        if found is None or found[1].state is not ReplicaState.STARTING:
             return
         pool, replica = found
-        if replica.state is not ReplicaState.STARTING:
+        if (message.replica_id, message.stage_id) != (replica_id, pool.stage_id):
+            reason = f"says that it is {message.replica_id!r} of stage {message.stage_id}"
+            self.lost(replica_id, reason, now, kill=True)
+            return
+        if message.protocol_version != PROTOCOL_VERSION:
+            reason = f"speaks version {message.protocol_version}, not {PROTOCOL_VERSION}"
+            self.lost(replica_id, reason, now, kill=True)
             return
         replica.state = ReplicaState.READY
         replica.fingerprint, replica.pid = message.fingerprint, message.pid
@@ -119,7 +126,9 @@ class ReplicaSupervisor:
         pool.evict(replica_id)
         if kill:
             self._emit(KillReplica(replica_id))
-        if not was_draining:
+        if replica.on_trial is not None and not was_draining:
+            self._blame_request(pool, now)
+        elif not was_draining:
             self._count_failure(pool, reason, now)
         self._on_lost(pool, replica, now)
 
@@ -181,6 +190,16 @@ class ReplicaSupervisor:
                 continue
             if now - replica.started_at > limit_s:
                 self.lost(replica.replica_id, f"was not ready within {limit_s:g} s", now, kill=True)
+
+    def _blame_request(self, pool: StagePool, now: float) -> None:
+        """A request ended the replica in its trial, and one before: neither counts.
+
+        Else some bad requests in a row would have the stage given up.
+        """
+        health = self.health[pool.stage_id]
+        health.num_failures = max(0, health.num_failures - 1)
+        health.num_restarts += 1
+        self._fill(pool, now)
 
     def _count_failure(self, pool: StagePool, reason: str, now: float) -> None:
         health = self.health[pool.stage_id]

@@ -30,6 +30,9 @@ MP3_LOW_RATE_BIT_RATE: Final = 64_000
 AAC_BIT_RATE: Final = 96_000
 # LAME's 576 and the decoder's 529 (its technical FAQ).
 MP3_DELAY: Final = 1105
+# MPEG-2 and -2.5, which carry the rates below 32 kHz, have one granule of 576 samples a frame.
+MP3_SHORT_FRAME: Final = 576
+MP3_LONG_FRAME: Final = 1152
 AAC_DELAY: Final = 1024
 # One sample behind the priming frame and the first frame: three in all.
 AAC_MIN_SAMPLES: Final = 1024 + 1
@@ -70,7 +73,7 @@ class CodecSpec:
 def mp3_spec(sample_rate: int, streaming: bool) -> CodecSpec:
     """Constant bit rate, no tag, no info frame and no bit reservoir: bodies may be concatenated."""
     del streaming  # every frame stands for itself either way
-    frame_size = 1152 if sample_rate >= 32000 else 576
+    frame_size = MP3_LONG_FRAME if sample_rate >= 32000 else MP3_SHORT_FRAME
     num_skipped = 1 if sample_rate < 24000 else 0
     return CodecSpec(
         container="mp3",
@@ -131,6 +134,15 @@ CODEC_SPECS: Final[dict[AudioFormat, Callable[[int, bool], CodecSpec]]] = {
     AudioFormat.AAC: aac_spec,
     AudioFormat.FLAC: flac_spec,
 }
+
+
+def decoder_delay_ms(fmt: AudioFormat, sample_rate: int) -> int:
+    """What decoders put before the first true sample of a file at ``sample_rate`` Hz."""
+    if fmt not in CODEC_SPECS:
+        return 0
+    spec = CODEC_SPECS[fmt](sample_rate, True)
+    num_samples = spec.num_delay_samples - spec.num_skipped_packets * MP3_SHORT_FRAME
+    return round(num_samples * 1000 / sample_rate)
 
 
 class _Sink:

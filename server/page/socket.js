@@ -7,9 +7,9 @@ const KEY_SUBPROTOCOL = "openai-insecure-api-key.";
 const MAX_MESSAGE_CHARS = 16_384;
 
 /**
- * Speaks one text. `on` holds a function for each of `audio` (ArrayBuffer of int16 LE), `start`,
- * `words`, `warning`, `done`, `cancelled`, `error` (each with the server's event) and `closed`
- * (a reason; only if nobody called `close`).
+ * Speaks one text. `on` holds a function for each of `audio` (ArrayBuffer of int16 LE), `words`,
+ * `done`, `cancelled`, `error` (each with the server's event) and `closed` (a reason; only if nobody
+ * called `close`).
  */
 export class SpeechSocket {
   #socket;
@@ -54,9 +54,7 @@ export class SpeechSocket {
     }
     const event = JSON.parse(data);
     const names = {
-      "audio.start": "start",
       "audio.words": "words",
-      "session.warning": "warning",
       "session.done": "done",
       "input.cancelled": "cancelled",
       error: "error",

@@ -35,11 +35,9 @@ export class Speech {
     this.#player = new Player(context, this.tape, () => this.#finishPlaying());
     const { text, ...choices } = request;
     this.#socket = new SpeechSocket(api.socketUrl(SOCKET_PATH), api.key, {
-      start: () => {},
       words: (event) => onWords(event.words),
-      warning: (event) => this.#warn(event),
       audio: (buffer) => this.#hear(buffer),
-      done: () => this.#endAudio(),
+      done: (event) => this.#endAudio(event.warnings ?? []),
       cancelled: (event) => this.#stopped(event),
       error: (event) => this.#fail(inPlainWords(event)),
       closed: (reason) => this.#fail(reason ? inPlainWords({ message: reason }) : LOST),
@@ -102,22 +100,18 @@ export class Speech {
     this.#changed();
   }
 
-  #endAudio() {
+  #endAudio(warnings) {
     if (!this.isLive) return;
+    this.warnings = warnings;
     this.#hasAllAudio = true;
     this.tape.isComplete = true;
     if (this.tape.numSamples) this.#changed();
-    else this.#fail([NOTHING_TO_SAY, ...this.warnings.map(asSentence)].join(" "));
+    else this.#fail(NOTHING_TO_SAY);
   }
 
   #finishPlaying() {
     if (this.isLive) this.#end("done");
     else this.#changed();
-  }
-
-  #warn(event) {
-    this.warnings.push(...event.warnings);
-    this.#changed();
   }
 
   #stopped(event) {
@@ -150,5 +144,3 @@ const STREAM = {
 };
 const LOST = "The connection to the server was lost.";
 const NOTHING_TO_SAY = "There is nothing in this text that can be spoken.";
-
-const asSentence = (warning) => inPlainWords({ message: warning });

@@ -160,7 +160,7 @@ class SpeechRequest(SpokenText):
             description="['word']: tell when each word is spoken. With server-sent events as "
             "speech.audio.timestamps before the audio; else the answer is JSON with the audio in "
             "base64 (SpeechWithWords). Times count from the start of the audio; decoders of mp3 "
-            "and aac put up to 70 ms of silence before it.",
+            "and aac put decoder_delay_ms of silence before it.",
         ),
     ] = None
 
@@ -182,4 +182,11 @@ class SpeechWithWords(BaseModel):
     format: AudioFormat
     sample_rate: int
     duration_ms: int
+    decoder_delay_ms: Annotated[
+        int,
+        Field(
+            description="What decoders of mp3 and aac put before the audio; add it to the words' "
+            "times in a decoded file. 0 for other formats."
+        ),
+    ]
     words: list[WordTiming]

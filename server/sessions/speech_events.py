@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from engine.errors import OverloadedError, VoxloomError
+from server.audio.av_writer import decoder_delay_ms
 from server.audio.formats import AudioFormat
 from server.sessions.spoken import WordTime, describe_word, to_ms
 from server.sessions.utterance import Unit, Utterance
@@ -44,6 +45,7 @@ def audio_start(
     }
     if has_words:
         event["word_timestamps"] = True
+        event["decoder_delay_ms"] = decoder_delay_ms(fmt, rates[1])
     return event
 
 
@@ -99,6 +101,7 @@ def audio_done(
         "duration_ms": to_ms(utterance.num_samples - unit.first_sample, source_rate),
         "error": False,
         **ending,
+        **_warnings(unit.warnings),
     }
 
 
@@ -109,6 +112,7 @@ def session_done(utterance: Utterance, **ending: bool) -> dict[str, Any]:
         "utterance_index": utterance.index,
         "total_sentences": utterance.num_units,
         **ending,
+        **_warnings(utterance.warnings),
     }
 
 
@@ -145,6 +149,10 @@ def _reached(name: str, utterance: Utterance, sample: int, source_rate: int) -> 
         f"{name}_chars": num_chars,
         f"{name}_text": utterance.text.slice(0, num_chars),
     }
+
+
+def _warnings(warnings: list[str]) -> dict[str, Any]:
+    return {"warnings": warnings} if warnings else {}
 
 
 def _place(utterance: Utterance, unit: Unit) -> dict[str, Any]:

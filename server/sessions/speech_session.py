@@ -179,6 +179,8 @@ class SpeechSession:
         effects: list[Effect] = []
         if utterance.unit is not None:
             effects += end_unit(utterance, utterance.unit, self._plans[utterance_index])
+        if utterance.text.num_chars and not utterance.num_units:
+            utterance.warn(["nothing in the text can be spoken"])
         return [*effects, *self._finish(utterance)]
 
     def take_failure(self, utterance_index: int, error: VoxloomError) -> list[Effect]:

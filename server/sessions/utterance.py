@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from server.sessions.clauses import ClauseFinder
@@ -12,6 +13,8 @@ _CHARS_PER_S = 15.0
 # A listener who has less than this ahead would run dry before a sentence of ordinary length has
 # been written by a language model at 30 tokens a second and spoken.
 _MIN_AHEAD_S = 1.0
+# Of one utterance, each told once: there are few kinds, and a sentence has at most eight.
+_MAX_WARNINGS = 32
 
 
 @dataclass(slots=True)
@@ -30,6 +33,7 @@ class Unit:
     num_chunks: int = 0
     words: list[WordTime] = field(default_factory=list)
     num_told_words: int = 0
+    warnings: list[str] = field(default_factory=list)
 
     def take_new_words(self) -> list[WordTime]:
         """The words that the client has not been told yet."""
@@ -44,7 +48,8 @@ class AudioPiece:
 
     ``data``: coded audio, empty if the coder holds it back. ``num_samples`` at the engine's rate,
     whether or not they are in ``data``. ``span``: the characters of the unit it is of; ``opens``
-    and ``ends``: it is the unit's first or last piece.
+    and ``ends``: it is the unit's first or last piece. ``warnings``: what was skipped or changed in
+    the text up to it.
     """
 
     data: bytes | memoryview
@@ -53,6 +58,7 @@ class AudioPiece:
     span: tuple[int, int]
     opens: bool
     ends: bool
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +76,7 @@ class Utterance:
     num_samples: int = 0
     num_spoken_chars: int = 0
     first_audio_at: float | None = None
+    warnings: list[str] = field(default_factory=list)
 
     def ahead_s(self, now: float, sample_rate: int) -> float:
         """Seconds until a listener who began at the first audio has heard all that is certain."""
@@ -83,6 +90,11 @@ class Utterance:
     def would_run_dry(self, now: float, sample_rate: int) -> bool:
         return self.ahead_s(now, sample_rate) < _MIN_AHEAD_S
 
+    def warn(self, warnings: Iterable[str]) -> None:
+        """Note what was skipped or changed in the text."""
+        new = [warning for warning in warnings if warning not in self.warnings]
+        self.warnings = [*self.warnings, *dict.fromkeys(new)][:_MAX_WARNINGS]
+
     def take_audio(self, piece: AudioPiece, now: float) -> Unit:
         """Count a piece; the unit it belongs to."""
         if piece.opens or self.unit is None:
@@ -93,6 +105,8 @@ class Utterance:
         self.unit.last_char = max(self.unit.last_char, piece.span[1])
         self.unit.words += piece.words
         self.words.add(piece.words)
+        self.unit.warnings += piece.warnings
+        self.warn(piece.warnings)
         self.num_samples += piece.num_samples
         self.num_spoken_chars = max(self.num_spoken_chars, piece.span[1])
         return self.unit

@@ -16,7 +16,7 @@ from engine.errors import InvalidRequestError
 from engine.messages import SamplingParams
 from engine.outputs import OmniInteractionPrompt
 from engine.pipeline import PipelineConfig, load_pipeline
-from tests.engine.running import Heard, listen, pids, run, running, speak
+from tests.engine.running import QUICK, Heard, listen, pids, run, running, speak
 
 pytestmark = [pytest.mark.process, pytest.mark.model]
 
@@ -73,6 +73,28 @@ def test_a_stream_goes_on_with_the_same_bytes_when_its_replica_is_killed(stage_i
             assert heard.audio == undisturbed.audio
             assert heard.words == undisturbed.words
             await engine.wait_ready(60)
+
+    run(scenario)
+
+
+def test_a_long_text_is_not_read_again_from_its_start_when_prosody_is_replaced() -> None:
+    """Rows of prosody's steps: one a sentence, and no more than a few of them twice."""
+
+    async def scenario() -> None:
+        config = msgspec.structs.replace(QUICK, max_buffered_audio_s=1.0)
+        async with running(hibari(1), config) as engine:
+            stream = engine.generate("a", {"text": "This is a sentence. " * 40})
+            audio_s = 0.0
+            was_killed = False
+            async for output in stream:
+                audio_s += output.num_samples / RATE
+                if audio_s > 30 and not was_killed:
+                    was_killed = True
+                    os.kill(pids(engine, 0)[0], signal.SIGKILL)
+            assert was_killed
+            assert engine.snapshot.counters.num_replays > 0
+            num_rows = engine.snapshot.stages[0].counters.num_batch_rows
+            assert 40 <= num_rows <= 44
 
     run(scenario)
 

@@ -16,7 +16,7 @@ from engine.input_processor import (
     remove_artifacts,
 )
 from engine.messages import Prompt, SamplingParams
-from engine.pipeline import PipelineConfig, StageConfig
+from engine.pipeline import LlmConfig, PipelineConfig, StageConfig
 
 SEEN: list[Prompt] = []
 
@@ -119,6 +119,21 @@ def wrong(name: str, value: Any, message: str) -> Any:
         wrong("lora_request", "x", "lora_request cannot be used"),
         wrong("tokenization_kwargs", {"a": 1}, "tokenization_kwargs cannot be used"),
         wrong("reasoning_ended", True, "reasoning_ended cannot be used"),
+        wrong("final_stage_id", "1", "between 0 and 1, got '1'"),
+        wrong("final_stage_id", True, "between 0 and 1, got True"),
+        wrong("final_output_stage_ids", [0.5], "stage ids from 0 to 1"),
+        wrong("final_output_stage_ids", [True], "stage ids from 0 to 1"),
+        wrong("arrival_time", "now", "a finite number of seconds, got 'now'"),
+        wrong("deadline", float("nan"), "a finite number of seconds, got nan"),
+        wrong("deadline", True, "a finite number of seconds"),
+        wrong("priority", 1.5, "a 64-bit integer, got 1.5"),
+        wrong("priority", 2**70, "a 64-bit integer"),
+        wrong("data_parallel_rank", "a", "an integer of at least 0, got 'a'"),
+        wrong("data_parallel_rank", -1, "an integer of at least 0, got -1"),
+        wrong("trace_headers", {"traceparent": 5}, "cannot be sent to a stage: .*str"),
+        wrong("trace_headers", ["traceparent"], "a mapping of header names to texts, got list"),
+        wrong("sampling_params_list", [None, None], "a list of SamplingParams, got NoneType"),
+        wrong("prompt", {"text": "x", 1: "y"}, "cannot be sent to a stage: .*str"),
     ],
 )
 def test_a_wrong_argument_is_refused_by_name(name: str, value: Any, message: str) -> None:
@@ -126,6 +141,28 @@ def test_a_wrong_argument_is_refused_by_name(name: str, value: Any, message: str
         process(**{name: value})
     assert caught.value.param == name
     assert isinstance(caught.value, ValueError)
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"deeper": value}
+    return value
+
+
+@pytest.mark.parametrize("value", [nested(100_000), 2**70, "\ud800", object()])
+def test_what_a_stage_could_not_read_is_refused_before_it_is_queued(value: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="cannot be sent to a stage"):
+        process(prompt={"text": "x", "more": value})
+
+
+@pytest.mark.parametrize(
+    "params",
+    [SamplingParams(seed="x"), SamplingParams(seed=1.5), SamplingParams(top_k="many")],  # type: ignore[arg-type]
+)
+def test_sampling_fields_of_a_wrong_type_are_refused(params: SamplingParams) -> None:
+    with pytest.raises(InvalidRequestError):
+        process(sampling_params_list=[params, SamplingParams()])
 
 
 @pytest.mark.parametrize("seed", [2**63, -(2**63) - 1])
@@ -142,7 +179,7 @@ def test_a_transform_that_does_not_exist_fails_when_the_engine_is_made() -> None
 
 
 def test_language_model_arguments_pass_where_there_is_such_a_stage() -> None:
-    stages = (StageConfig(name="a", model="m:m", stage_type="llm"),)
+    stages = (StageConfig(name="a", model="m:m", stage_type="llm", llm=LlmConfig(checkpoint="x")),)
     config = PipelineConfig(name="p", description="d", stages=stages)
     request = AddRequest("r", "hi", tokenization_kwargs={"truncate": True})
     make: Callable[[], ProcessedInput] = lambda: InputProcessor(config).process(request)  # noqa: E731

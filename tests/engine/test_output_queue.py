@@ -6,7 +6,11 @@ import asyncio
 import threading
 
 from engine.messages import AckMessage, ErrorMessage, OutputMessage
-from engine.output_queue import OutputQueue, is_terminal
+from engine.output_queue import OutputQueue, StageReports, is_terminal
+
+
+def reports(every: int) -> dict[int, StageReports]:
+    return {0: StageReports(is_audio=True, report_every=every)}
 
 
 def chunk(number: int, num_samples: int = 10) -> OutputMessage:
@@ -14,7 +18,7 @@ def chunk(number: int, num_samples: int = 10) -> OutputMessage:
 
 
 def test_messages_of_another_thread_arrive_in_order() -> None:
-    queue = OutputQueue(1000, 1000, lambda _: None)
+    queue = OutputQueue(1000, reports(1000), lambda _stage, _position: None)
 
     def put_all() -> None:
         for number in range(500):
@@ -35,14 +39,14 @@ def test_messages_of_another_thread_arrive_in_order() -> None:
 
 
 def test_what_was_put_before_anyone_waits_is_kept() -> None:
-    queue = OutputQueue(1000, 1000, lambda _: None)
+    queue = OutputQueue(1000, reports(1000), lambda _stage, _position: None)
     queue.put(chunk(0))
     assert asyncio.run(queue.get()) == chunk(0)
 
 
 def test_consumption_is_reported_each_time_enough_was_read() -> None:
-    reports: list[int] = []
-    queue = OutputQueue(1000, 30, reports.append)
+    told: list[tuple[int, int]] = []
+    queue = OutputQueue(1000, reports(30), lambda *report: told.append(report))
     for number in range(7):
         queue.put(chunk(number))
 
@@ -51,11 +55,11 @@ def test_consumption_is_reported_each_time_enough_was_read() -> None:
             await queue.get()
 
     asyncio.run(read())
-    assert reports == [30, 60]
+    assert told == [(0, 30), (0, 60)]
 
 
 def test_a_reader_whose_loop_was_closed_does_not_disturb_the_writer() -> None:
-    queue = OutputQueue(1000, 1000, lambda _: None)
+    queue = OutputQueue(1000, reports(1000), lambda _stage, _position: None)
     loop = asyncio.new_event_loop()
     task = loop.create_task(queue.get())
     loop.run_until_complete(asyncio.sleep(0))
@@ -75,7 +79,7 @@ def test_only_the_last_output_and_fatal_errors_are_terminal() -> None:
 
 
 def test_an_interrupt_drops_what_was_not_read_and_says_what_was() -> None:
-    queue = OutputQueue(1000, 1000, lambda _: None)
+    queue = OutputQueue(1000, reports(1000), lambda _stage, _position: None)
     words = [(i * 100, i * 100 + 90, i * 6, i * 6 + 5) for i in range(6)]
     for number in range(6):
         queue.put(
@@ -97,7 +101,7 @@ def test_an_interrupt_drops_what_was_not_read_and_says_what_was() -> None:
 
 
 def test_what_was_sent_and_heard_is_told_to_the_word() -> None:
-    queue = OutputQueue(1000, 1000, lambda _: None)
+    queue = OutputQueue(1000, reports(1000), lambda _stage, _position: None)
     words = [(i * 100, i * 100 + 90, i * 6, i * 6 + 5) for i in range(6)]
     for number in range(6):
         payload = {"audio": b"", "words": words if number == 0 else []}

@@ -13,7 +13,7 @@ from engine.request_table import OpenRequest, RequestTable
 
 
 def request(controller: AdmissionController, **options: object) -> OpenRequest:
-    queue = OutputQueue(1000, 1000, lambda _: None)
+    queue = OutputQueue(1000, {}, lambda _stage, _num_taken: None)
     return OpenRequest(queue, controller.take(), {}, is_open=False, **options)  # type: ignore[arg-type]
 
 

@@ -60,7 +60,7 @@ class FakeEngine(FakeStreams):
     """See the module."""
 
     pipeline = PIPELINE
-    voices = VOICES
+    voices: tuple[Voice, ...] = VOICES
     metrics = _Metrics()
 
     def __init__(self, script: Script | None = None, max_running: int = 8) -> None:
@@ -106,12 +106,13 @@ class FakeEngine(FakeStreams):
         prompt: dict[str, Any],
         *,
         sampling_params_list: list[SamplingParams] | None = None,
+        final_stage_id: int | None = None,
         ticket: Any = None,
-        deadline: float | None = None,
-        trace_headers: dict[str, str] | None = None,
+        **arguments: Any,
     ) -> AsyncGenerator[OmniRequestOutput, None]:
+        deadline, trace = arguments.get("deadline"), arguments.get("trace_headers")
         self.calls.append({"request_id": request_id, "prompt": prompt, "deadline": deadline})
-        self.calls[-1] |= {"sampling": sampling_params_list, "trace": trace_headers}
+        self.calls[-1] |= {"sampling": sampling_params_list, "trace": trace}
         if not any(char.isalnum() for char in prompt["text"]):
             raise InvalidRequestError("input holds nothing that can be spoken", param="input")
         self.num_open += 1

@@ -40,6 +40,7 @@ def test_without_streaming_the_answer_is_json_with_audio_and_words(fmt: str) -> 
     heard = decode(base64.b64decode(body.pop("audio")))
     assert body.pop("sample_rate") in (24000, 48000)
     wanted_ms = len(TEXT) * SAMPLES_PER_CHAR * 1000 // RATE
+    assert body.pop("decoder_delay_ms") == {"mp3": 46, "aac": 21}.get(fmt, 0)
     assert body == {"format": fmt, "duration_ms": wanted_ms, "words": TOLD}
     assert len(heard.samples) / heard.sample_rate == pytest.approx(wanted_ms / 1000, abs=0.13)
 
@@ -53,6 +54,7 @@ def test_events_tell_words_before_the_audio_in_which_they_begin() -> None:
         if event["type"] == "speech.audio.timestamps":
             assert all(word["start_ms"] >= num_bytes // 2 * 1000 // RATE for word in event["words"])
             told += event["words"]
+            assert event["decoder_delay_ms"] == 0
         elif event["type"] == "speech.audio.delta":
             num_bytes += len(base64.b64decode(event["audio"]))
     assert told == TOLD

@@ -8,13 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from engine.errors import InvalidRequestError
+from engine.errors import ConfigError, InvalidRequestError
 from engine.messages import (
     FromReplica,
     Ping,
     Pong,
     SamplingParams,
     StageAbort,
+    StageCredit,
     StageError,
     StageInteraction,
     StageOutput,
@@ -23,6 +24,7 @@ from engine.messages import (
     StageRequest,
     StageResume,
     StageUpdate,
+    StepFailed,
     TrialAsk,
     TrialEnd,
     TrialGrant,
@@ -31,22 +33,28 @@ from engine.pipeline import PipelineConfig, StageConfig
 from tests.worker.fake_lanes import FakeLanes
 from worker.models.sine.notes import NotesStage
 from worker.stage_model import Readiness, RowStatus, StageContext, StageModel, StepOutput
-from worker.step_loop import StepLoop
+from worker.step_loop import StepHangsError, StepLoop
 from worker.transport import Transport
+
+
+def make_loop(
+    model: StageModel, lanes: FakeLanes, readiness: Readiness | None = None, **options: Any
+) -> StepLoop:
+    stage = StageConfig(name="s", model="m:m", engine_output_type="latent", **options)
+    pipeline = PipelineConfig(name="p", description="d", stages=(stage,))
+    return StepLoop(
+        model,
+        StageContext(pipeline, stage, 0, readiness or Readiness()),
+        cast(Transport, lanes),
+        orphan_timeout_s=30.0,
+    )
 
 
 def run_loop(
     model: StageModel, lanes: FakeLanes, readiness: Readiness | None = None, **options: Any
 ) -> None:
     """Run the loop until the script stops it."""
-    stage = StageConfig(name="s", model="m:m", engine_output_type="latent", **options)
-    pipeline = PipelineConfig(name="p", description="d", stages=(stage,))
-    loop = StepLoop(
-        model,
-        StageContext(pipeline, stage, 0, readiness or Readiness()),
-        cast(Transport, lanes),
-        orphan_timeout_s=30.0,
-    )
+    loop = make_loop(model, lanes, readiness, **options)
     thread = threading.Thread(target=loop.run)
     thread.start()
     thread.join(30.0)
@@ -295,3 +303,82 @@ def test_a_trial_of_what_cannot_run_ends_at_once_and_holds_up_nobody(what: str) 
     lanes.put(request("a", text, suspect=True, **options), request("good"))
     run_loop(NotesStage(), lanes)
     assert TrialEnd("a") in lanes.sent
+
+
+def test_a_request_waits_at_its_limit_and_goes_on_with_more_credit() -> None:
+    def script(lanes: FakeLanes, message: FromReplica) -> None:
+        if isinstance(message, Pong):
+            made.append(sum(o.num_routed_rows for o in lanes.outputs()))
+            lanes.put(StageCredit("a", 3), StageCredit("a", 2), Ping(message.seq + 1))
+            if len(made) > 20:
+                lanes.put(StageCredit("a", 9))
+        elif finished_ids(lanes):
+            lanes.stop()
+
+    made: list[int] = []
+    lanes = FakeLanes(script)
+    lanes.put(request("a", "one two three four five", credit=1), Ping(1))
+    run_loop(NotesStage(), lanes)
+    assert max(made[:20]) <= 3
+    assert sum(o.num_routed_rows for o in lanes.outputs()) == 5
+
+
+def test_a_step_that_fails_for_several_blames_nobody_and_holds_nothing() -> None:
+    def script(lanes: FakeLanes, message: FromReplica) -> None:
+        if isinstance(message, StepFailed):
+            lanes.stop()
+
+    model = Faulty()
+    lanes = FakeLanes(script)
+    lanes.put(request("crash"), request("good"))
+    run_loop(model, lanes, max_batch_size=2)
+    assert [m for m in lanes.sent if isinstance(m, StepFailed)] == [
+        StepFailed(["crash", "good"], "the stage failed at this request: RuntimeError")
+    ]
+    assert not any(isinstance(message, StageError) for message in lanes.sent)
+    assert model.num_requests == 0
+
+
+def test_a_group_that_fails_in_its_step_is_to_blame_itself() -> None:
+    def script(lanes: FakeLanes, _message: FromReplica) -> None:
+        if sum(isinstance(m, StageError) for m in lanes.sent) == 2:
+            lanes.stop()
+
+    lanes = FakeLanes(script)
+    lanes.put(
+        request("crash", group_id="crash", group_size=2),
+        request("crash/0", group_id="crash", group_size=2),
+    )
+    run_loop(Faulty(), lanes)
+    errors = [m.request_id for m in lanes.sent if isinstance(m, StageError)]
+    assert errors == ["crash", "crash/0"]
+
+
+def test_a_step_that_hangs_ends_the_loop_although_pings_are_answered() -> None:
+    model = Gated()
+    lanes = FakeLanes()
+    lanes.put(request("a"), Ping(1))
+    loop = make_loop(model, lanes, step_timeout_s=0.05)
+    with pytest.raises(StepHangsError, match=r"not ended within 0\.05 s"):
+        loop.run()
+    assert Pong(1, 1) in lanes.sent
+    model.gate.release(2)
+
+
+class Misreading(NotesStage):
+    """Finds that its model file cannot be used when a request asks for it."""
+
+    def add(self, message: StageRequest) -> None:
+        raise ConfigError("voice.onnx has no input 'ids'; its inputs are: x, y")
+
+
+def test_a_model_file_that_cannot_be_used_is_told_in_its_own_words() -> None:
+    def script(lanes: FakeLanes, message: FromReplica) -> None:
+        if isinstance(message, StageError):
+            lanes.stop()
+
+    lanes = FakeLanes(script)
+    lanes.put(request("a"))
+    run_loop(Misreading(), lanes)
+    (error,) = [m for m in lanes.sent if isinstance(m, StageError)]
+    assert error.message.endswith("voice.onnx has no input 'ids'; its inputs are: x, y")

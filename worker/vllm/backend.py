@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from engine.messages import (
@@ -18,6 +19,7 @@ from engine.messages import (
     Ping,
     Pong,
     StageAbort,
+    StageCredit,
     StageInteraction,
     StageOutput,
     StagePause,
@@ -30,14 +32,16 @@ from engine.messages import (
     TrialAsk,
     TrialEnd,
     TrialGrant,
+    output_size,
 )
 from engine.pipeline import LlmConfig, load_object
 from worker.backend import EngineDiedError
+from worker.credits import Credits
 from worker.failures import stage_error
 from worker.liveness import Liveness
 from worker.stage_model import StageContext
 from worker.transport import Transport
-from worker.trials import Trials
+from worker.trials import RequestMessage, Trials
 from worker.vllm.adapter import LlmAdapter
 from worker.vllm.fingerprint import llm_fingerprint
 from worker.vllm.forming_groups import FormingGroups
@@ -76,6 +80,7 @@ class VllmBackend:
         self._aborts: set[asyncio.Task[None]] = set()
         self._forming = FormingGroups()
         self._trials = Trials()
+        self._credits = Credits()
         self._rows: list[OutputRow] = []
         self._metrics = MetricsReader()
         self._liveness = Liveness(orphan_timeout_s)
@@ -130,13 +135,15 @@ class VllmBackend:
             case _ if not self._trials.holds_back(message):
                 self._handle_request(message)
 
-    def _handle_request(
-        self, message: StageRequest | StageUpdate | StageInteraction | StagePause | StageResume
-    ) -> None:
+    def _handle_request(self, message: RequestMessage) -> None:
         stream = self._streams.get(message.request_id)
         match message:
             case StageRequest():
+                self._credits.add(message)
                 self._add(message)
+            case StageCredit():
+                self._credits.grant(message.request_id, message.credit)
+                self._check_credit(message.request_id)
             case StageUpdate() | StageInteraction():
                 if stream is not None:
                     stream.put(message)
@@ -163,9 +170,11 @@ class VllmBackend:
                 alone=own.suspect,
             )
         except Exception as error:
+            self._drop_credits([own.request_id, *(c.request_id for c in companions.values())])
             self._transport.send(stage_error(own.request_id, error))
             return
         self._streams[own.request_id] = stream
+        self._check_credit(own.request_id)
         task = self._loop.create_task(stream.run())
         self._tasks[own.request_id] = task
         task.add_done_callback(lambda task: self._ended(stream, task))
@@ -175,6 +184,7 @@ class VllmBackend:
         if self._tasks.get(request_id) is not task:
             return  # it was aborted
         del self._tasks[request_id], self._streams[request_id]
+        self._drop_credits(stream.member_ids)
         error = task.exception()
         if error is not None and not self._engine.is_dead:
             self._flush()  # what came before the failure
@@ -184,6 +194,7 @@ class VllmBackend:
     def _abort(self, request_ids: list[str]) -> None:
         """Let go of them; answered when vLLM has been told, behind all that they have sent."""
         tasks = []
+        self._drop_credits(request_ids)
         for request_id in request_ids:
             self._trials.drop(request_id)
             self._forming.drop(request_id)
@@ -212,6 +223,8 @@ class VllmBackend:
         if not self._rows:
             self._loop.call_soon(self._flush)
         self._rows.append(row)
+        self._credits.use(row.request_id, output_size(False, row.payload, row.num_samples))
+        self._check_credit(row.request_id)
 
     def _flush(self) -> None:
         rows, self._rows = self._rows, []
@@ -226,6 +239,15 @@ class VllmBackend:
         self._receive()
 
     # --- small things ----------------------------------------------------------------------------
+
+    def _check_credit(self, request_id: str) -> None:
+        stream = self._streams.get(request_id)
+        if stream is not None:
+            stream.set_has_credit(self._credits.allows(request_id))
+
+    def _drop_credits(self, request_ids: Iterable[str]) -> None:
+        for request_id in request_ids:
+            self._credits.drop(request_id)
 
     def _check_trial(self) -> None:
         """End the trial that has served, ask for the next."""

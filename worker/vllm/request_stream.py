@@ -70,8 +70,8 @@ class RequestStream:
         self._inbox: deque[StageUpdate | StageInteraction] = deque()
         self._has_input = asyncio.Event()
         self._goes_on = asyncio.Event()
-        if not request.paused:
-            self._goes_on.set()
+        self._is_paused, self._has_credit = request.paused, True
+        self._check_goes_on()
         self._is_dry = False
         self._is_open = request.resumable
         self._num_inputs = max(1, request.first_unit)
@@ -92,15 +92,24 @@ class RequestStream:
         self._inbox.append(message)
         self._has_input.set()
 
-    def set_paused(self, paused: bool) -> None:
+    def set_paused(self, is_paused: bool) -> None:
         """Paused, it sends nothing and submits nothing; what vLLM has of it is decoded to its end.
 
         That is at most two passages, and waits here.
         """
-        if paused:
-            self._goes_on.clear()
-        else:
+        self._is_paused = is_paused
+        self._check_goes_on()
+
+    def set_has_credit(self, has_credit: bool) -> None:
+        """Without credit it waits as if it were paused."""
+        self._has_credit = has_credit
+        self._check_goes_on()
+
+    def _check_goes_on(self) -> None:
+        if self._has_credit and not self._is_paused:
             self._goes_on.set()
+        else:
+            self._goes_on.clear()
 
     async def run(self) -> None:
         turn = await self._next_turn()

@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from engine.errors import InvalidRequestError
 from server.sessions.realtime.checks import (
@@ -37,16 +37,17 @@ _PARTS = {
 }
 
 
+# A moment in an answer's sound, in ms, and how many characters of its text have sounded by then.
+Mark: TypeAlias = tuple[float, int]
+
+
 @dataclass(slots=True)
 class SpokenText:
-    """What an assistant item says, and where its sound has come in its text.
-
-    ``marks`` are pairs (ms of audio, characters that have sounded by then), in order.
-    """
+    """What an assistant item says, how much sound of it was sent, and where its words end."""
 
     text: str = ""
     audio_ms: float = 0.0
-    marks: list[tuple[float, int]] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
 
     def chars_until(self, at_ms: float) -> int:
         return max((chars for ms, chars in self.marks if ms <= at_ms), default=0)

@@ -43,7 +43,7 @@ from server.sessions.realtime.effects import (
     ResponseOrder,
     StartResponse,
 )
-from server.sessions.realtime.items import Item, parse_item
+from server.sessions.realtime.items import Item, Mark, parse_item
 from server.sessions.realtime.response import Event, Response, Usage
 
 _MAX_ASIDES = 4
@@ -160,12 +160,12 @@ class Replies:
         return self._grow(response_id, lambda response: response.add_text(delta))
 
     def take_audio(
-        self, response_id: str, data: bytes, duration_ms: float, num_chars: int, now: float
+        self, response_id: str, data: bytes, duration_ms: float, marks: list[Mark], now: float
     ) -> list[Effect]:
-        """Sound in the answer's format; with it ``num_chars`` of its text have sounded."""
+        """Sound in the answer's format, and where words end in it."""
         self._config.has_spoken = True
         return self._grow(
-            response_id, lambda response: response.add_audio(data, duration_ms, num_chars, now)
+            response_id, lambda response: response.add_audio(data, duration_ms, marks, now)
         )
 
     def take_call(

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from server.sessions.realtime.items import Item, SpokenText
+from server.sessions.realtime.items import Item, Mark, SpokenText
 
 Event = dict[str, Any]
 # Ten tokens a second of input and twenty of output: how OpenAI counts audio.
@@ -115,15 +115,16 @@ class Response:
         )
         return [*events, {"type": kind, **self._part_place(item), "delta": delta}]
 
-    def add_audio(self, data: bytes, duration_ms: float, num_chars: int, now: float) -> list[Event]:
-        """More of the sound; with it ``num_chars`` of the text have sounded."""
+    def add_audio(
+        self, data: bytes, duration_ms: float, marks: list[Mark], now: float
+    ) -> list[Event]:
+        """More of the sound, and where words end in it."""
         events, item = self._open_message()
         assert item.spoken is not None
         if self.first_audio_at is None:
             self.first_audio_at = now
         item.spoken.audio_ms += duration_ms
-        if num_chars:
-            item.spoken.marks.append((item.spoken.audio_ms, num_chars))
+        item.spoken.marks += marks
         delta = base64.b64encode(data).decode("ascii")
         kind = "response.output_audio.delta"
         return [*events, {"type": kind, **self._part_place(item), "delta": delta}]

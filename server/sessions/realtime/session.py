@@ -22,7 +22,7 @@ from server.sessions.realtime.config import RealtimeConfig
 from server.sessions.realtime.conversation import Conversation
 from server.sessions.realtime.effects import Effect
 from server.sessions.realtime.hearing import Hearing, item_events
-from server.sessions.realtime.items import MAX_ID_CHARS, Item, decode_audio, parse_item
+from server.sessions.realtime.items import MAX_ID_CHARS, Item, Mark, decode_audio, parse_item
 from server.sessions.realtime.replies import Replies
 from server.sessions.realtime.response import Usage
 
@@ -205,12 +205,10 @@ class RealtimeSession:
         return self._number(self._replies.take_text(response_id, delta))
 
     def take_audio(
-        self, response_id: str, data: bytes, duration_ms: float, num_chars: int, now: float
+        self, response_id: str, data: bytes, duration_ms: float, marks: list[Mark], now: float
     ) -> list[Effect]:
-        """More of its sound, coded; ``num_chars`` of its text have sounded with it."""
-        return self._number(
-            self._replies.take_audio(response_id, data, duration_ms, num_chars, now)
-        )
+        """More of its sound, coded, and where words end in it."""
+        return self._number(self._replies.take_audio(response_id, data, duration_ms, marks, now))
 
     def take_call(
         self, response_id: str, index: int, call_id: str, name: str, arguments: str

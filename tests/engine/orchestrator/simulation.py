@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.buffering import caller_budget, next_stage_budget
 from engine.config import EngineConfig
 from engine.messages import (
     AbortMessage,
@@ -27,6 +28,7 @@ from engine.messages import (
     Pong,
     SamplingParams,
     StageAbort,
+    StageCredit,
     StageError,
     StageInteraction,
     StageOutput,
@@ -36,12 +38,12 @@ from engine.messages import (
     StageResume,
     StageSubmissionMessage,
     StageUpdate,
+    StepFailed,
     ToOrchestrator,
     ToReplica,
     TrialAsk,
     TrialEnd,
     TrialGrant,
-    output_cost,
 )
 from engine.orchestrator.core import OrchestratorCore
 from engine.orchestrator.effects import (
@@ -93,10 +95,15 @@ class HeldRequest:
     position: int = 0
     size: int = 1  # of one output
     num_flushes: int = 0
+    num_sent: int = 0
+    credit: int = 0
 
     def put(self, unit: int, num_outputs: int) -> None:
         assert unit == self.num_inputs, "inputs come in order, none twice"
         self.num_inputs = unit + 1
+        checkpoint = self.request.checkpoint
+        if checkpoint is not None and unit == self.request.first_unit:
+            num_outputs = checkpoint["left"]
         if num_outputs:
             self.inputs.append((unit, num_outputs))
         self.note_progress()
@@ -109,10 +116,18 @@ class HeldRequest:
         self.note_progress()
 
     def note_progress(self) -> None:
-        """The inputs before the first that still makes output are done with."""
+        """The inputs before the first that still makes output are done with.
+
+        Units can be replayed from any of their outputs, chunks from the start of an input only.
+        """
         done = self.inputs[0][0] if self.inputs else self.num_inputs
-        if done > self.units_done and self.starts_input:
-            self.units_done, self.done_position = done, self.position
+        if self.starts_input:
+            self.units_done, self.done_position = max(done, self.units_done), self.position
+
+    @property
+    def checkpoint(self) -> dict[str, int] | None:
+        is_amid = self.size == 1 and bool(self.inputs)
+        return {"left": self.inputs[0][1]} if is_amid else None
 
     @property
     def starts_input(self) -> bool:
@@ -121,7 +136,9 @@ class HeldRequest:
 
     @property
     def has_work(self) -> bool:
-        return not self.is_paused and (bool(self.inputs) or not self.is_open)
+        if self.is_paused or self.num_sent >= self.credit:
+            return False
+        return bool(self.inputs) or not self.is_open
 
 
 class FakeReplica:
@@ -169,6 +186,10 @@ class FakeReplica:
                 held = self.requests.get(message.request_id)
                 if held is not None:
                     held.is_paused = isinstance(message, StagePause)
+            case StageCredit():
+                held = self.requests.get(message.request_id)
+                if held is not None:
+                    held.credit = max(held.credit, message.credit)
 
     def drop(self, request_id: str) -> None:
         self.requests.pop(request_id, None)
@@ -176,21 +197,21 @@ class FakeReplica:
 
     def runnable(self) -> list[str]:
         """A suspect runs alone, and only with the orchestrator's grant."""
-        ready = sorted(rid for rid, held in self.requests.items() if self._can_run(held))
+        ready = sorted(rid for rid, held in self.requests.items() if self.can_run(held))
         if self.is_granted:
             return [rid for rid in ready if self._parent(rid) == self._parent(self.trial_id or "")]
         return [rid for rid in ready if not self._is_suspect(rid)]
 
     def check_trial(self) -> None:
         if self.trial_id is not None and self.is_granted:
-            if self._is_suspect(self.trial_id) and self._can_run(self.requests[self.trial_id]):
+            if self._is_suspect(self.trial_id) and self.can_run(self.requests[self.trial_id]):
                 return
             self.answers.append(TrialEnd(self.trial_id))
             self.suspects = {
                 r: p for r, p in self.suspects.items() if self._parent(r) != self.trial_id
             }
             self.trial_id, self.is_granted = None, False
-        ready = [rid for rid, held in self.requests.items() if self._can_run(held)]
+        ready = [rid for rid, held in self.requests.items() if self.can_run(held)]
         asking = [self._parent(rid) for rid in ready if self._is_suspect(rid)]
         if self.trial_id is None and asking:
             self.trial_id = asking[0]
@@ -203,7 +224,7 @@ class FakeReplica:
     def _parent(request_id: str) -> str:
         return request_id.partition("/")[0]
 
-    def _can_run(self, held: HeldRequest) -> bool:
+    def can_run(self, held: HeldRequest) -> bool:
         """A group runs when its members are all there and none is paused."""
         group_id = held.request.group_id
         if group_id is None:
@@ -244,6 +265,8 @@ class FakeReplica:
             position=message.start_position,
             num_inputs=message.first_unit,
             size=1 if self.stage_id == 0 else CHUNK,
+            num_sent=message.num_sent,
+            credit=message.credit,
         )
         self.requests[message.request_id] = held
         if message.suspect:
@@ -270,6 +293,7 @@ class FakeReplica:
         if held.inputs:
             held.take()
             num_samples = min(held.size, max(0, held.position - skip))
+            held.num_sent += num_samples
         end = max(held.position, skip)
         payload = {"audio": num_samples} if num_samples else None
         return OutputRow(
@@ -279,6 +303,7 @@ class FakeReplica:
             num_samples=num_samples,
             units_done=held.units_done,
             done_position=held.done_position,
+            checkpoint=held.checkpoint,
             finished=not held.inputs and not held.is_open,
         )
 
@@ -290,8 +315,9 @@ class Caller:
     num_units: int
     is_closed: bool
     num_samples: int = 0
-    num_consumed: int = 0
-    cost: int = 0
+    num_outputs: int = 1
+    sent: dict[int, int] = field(default_factory=dict)  # of each stage's output
+    consumed: dict[int, int] = field(default_factory=dict)
     was_cut: bool = False
     terminals: list[OutputMessage | ErrorMessage] = field(default_factory=list)
     acks: list[str] = field(default_factory=list)
@@ -323,7 +349,10 @@ class Simulation:
     def add(self, request_id: str, num_units: int = 2, **options: Any) -> None:
         resumable = options.pop("resumable", False)
         num_companions = options.pop("num_companions", 0)
-        self.callers[request_id] = Caller(num_units, is_closed=not resumable)
+        output_ids = options.pop("final_output_stage_ids", [1])
+        self.callers[request_id] = Caller(
+            num_units, is_closed=not resumable, num_outputs=len(output_ids)
+        )
         prompt = {"num_units": num_units}
         submission = StageSubmissionMessage(
             type="add_request",
@@ -332,7 +361,7 @@ class Simulation:
             original_prompt=prompt,
             sampling_params_list=[SamplingParams(), SamplingParams()],
             final_stage_id=options.pop("final_stage_id", 1),
-            final_output_stage_ids=options.pop("final_output_stage_ids", [1]),
+            final_output_stage_ids=output_ids,
             companions=[
                 CompanionSpec(f"{request_id}/{i}", f"role{i}", prompt, [SamplingParams()])
                 for i in range(num_companions)
@@ -371,18 +400,21 @@ class Simulation:
 
     def consume(self, request_id: str) -> None:
         caller = self.callers[request_id]
-        if caller.num_consumed != caller.cost:
-            caller.num_consumed = caller.cost
-            self.submit(ConsumedMessage(request_id, caller.cost))
+        for stage_id, sent in caller.sent.items():
+            if caller.consumed.get(stage_id, 0) != sent:
+                caller.consumed[stage_id] = sent
+                self.submit(ConsumedMessage(request_id, stage_id, sent))
 
     def submit(self, message: ToOrchestrator) -> None:
         self.carry_out(self.core.handle(message, self.now))
 
     # --- what replicas do ------------------------------------------------------------------------
 
-    def say_hello(self, replica_id: str) -> None:
+    def say_hello(self, replica_id: str, /, **fields: Any) -> None:
         replica = self.replicas[replica_id]
         hello = Hello(replica_id, replica.stage_id, 1, PRINT)
+        for name, value in fields.items():
+            setattr(hello, name, value)
         self.carry_out(self.core.handle_replica(replica_id, hello, self.now))
 
     def start_all(self) -> None:
@@ -414,6 +446,14 @@ class Simulation:
         error = StageError(request_id, "stage_failed", "the stage failed at this request")
         self.carry_out(self.core.handle_replica(replica_id, error, self.now))
 
+    def fail_step(self, replica_id: str, *request_ids: str) -> None:
+        """A step of several requests raises: the replica lets go of all of them."""
+        replica = self.replicas[replica_id]
+        for request_id in request_ids:
+            replica.drop(request_id)
+        failed = StepFailed(list(request_ids), "MemoryError")
+        self.carry_out(self.core.handle_replica(replica_id, failed, self.now))
+
     def advance(self, seconds: float) -> None:
         self.now += seconds
         self.carry_out(self.core.tick(self.now))
@@ -435,7 +475,8 @@ class Simulation:
             busy |= bool(replica.control or replica.data or replica.answers)
             self.receive(replica_id)
             for request_id in replica.runnable():
-                if replica_id in self.replicas and request_id in replica.requests:
+                held = replica.requests.get(request_id)
+                if replica_id in self.replicas and held is not None and replica.can_run(held):
                     busy = True
                     self.step(replica_id, request_id)
         for request_id, caller in self.callers.items():
@@ -490,6 +531,21 @@ class Simulation:
     def check(self) -> None:
         for request_id, caller in self.callers.items():
             assert len(caller.terminals) <= 1, f"{request_id} ended twice"
+            self._check_buffered(caller)
+        self._check_waiting()
+
+    def _check_buffered(self, caller: Caller) -> None:
+        """What waits for a caller is within its bound, but for the output of one step."""
+        for stage_id, sent in caller.sent.items():
+            budget = caller_budget(self.core.pipeline, self.config, stage_id, caller.num_outputs)
+            waiting = sent - caller.consumed.get(stage_id, 0)
+            assert waiting < budget + (CHUNK if stage_id == 1 else 1), "too much was made"
+
+    def _check_waiting(self) -> None:
+        """What waits between the stages is within its bound, but for the end of the text."""
+        limit = next_stage_budget(self.core.pipeline, self.config, 0)
+        for record in self.core._requests.values():
+            assert all(len(stage.inputs) <= limit + 1 for stage in record.stages[1:])
 
     def _deliver(self, message: OutputMessage | ErrorMessage | AckMessage) -> None:
         assert message.request_id in self.callers, "a companion was delivered"
@@ -497,6 +553,8 @@ class Simulation:
         assert not caller.terminals, f"{message.request_id}: output after its end"
         match message:
             case AckMessage():
+                if message.kind == "interrupt":  # what was not taken is dropped
+                    caller.consumed = dict(caller.sent)
                 caller.acks.append(message.event_id)
             case ErrorMessage() if not message.fatal:
                 caller.acks.append(f"error:{message.event_id}")
@@ -510,7 +568,7 @@ class Simulation:
         if message.stage_id == 1 and message.payload is not None:
             assert message.start_sample == caller.num_samples, "a gap or an overlap was delivered"
             caller.num_samples += message.num_samples
-        caller.cost += output_cost(message, SAMPLE_RATE)
+        caller.sent[message.stage_id] = message.start_sample + message.num_samples
         if message.finished:
             caller.terminals.append(message)
             if message.stage_id == 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine.config import EngineConfig
@@ -372,6 +374,93 @@ def test_a_stage_that_keeps_failing_is_given_up_after_max_restarts() -> None:
         simulation.advance(40.0)
     assert simulation.core.failure is not None
     assert simulation.core.supervisor.health[0].num_restarts == 3
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"replica_id": "units-0.9"}, {"stage_id": 1}, {"protocol_version": 1}]
+)
+def test_a_replica_that_is_not_the_one_that_was_started_is_replaced(wrong: dict[str, Any]) -> None:
+    simulation = Simulation(two_stages(num_replicas=2))
+    impostor, other = stage_replicas(simulation, 0)
+    simulation.say_hello(impostor, **wrong)
+    assert impostor not in simulation.replicas
+    simulation.say_hello(other)
+    simulation.advance(5.0)
+    assert len(stage_replicas(simulation, 0)) == 2
+
+
+def test_a_second_hello_changes_nothing() -> None:
+    simulation = started(pipeline=two_stages(num_replicas=2))
+    simulation.add("a", 4)
+    simulation.turn()
+    for replica_id in list(simulation.replicas):
+        simulation.say_hello(replica_id, pid=2, protocol_version=1)
+    pool = simulation.core.pools[0]
+    assert {replica.pid for replica in pool.ready()} == {1}
+    simulation.settle()
+    assert simulation.callers["a"].num_samples == 4 * UNIT
+
+
+def test_a_hello_of_a_replica_that_is_being_drained_is_not_heard() -> None:
+    simulation = started(pipeline=two_stages(num_replicas=2))
+    simulation.add("a", 4, data_parallel_rank=1)
+    simulation.submit(ScaleMessage(0, 1))
+    _, draining = stage_replicas(simulation, 0)
+    simulation.say_hello(draining)
+    assert len(simulation.core.pools[0].ready()) == 1
+    simulation.settle()
+
+
+def test_bad_requests_in_a_row_do_not_have_the_stage_given_up() -> None:
+    """Each takes its replica down, and another one in its trial; nothing else makes output."""
+    simulation = started(config=EngineConfig(max_restarts=3))
+    for number in range(12):
+        name = f"poison{number}"
+        simulation.add(name, 5)
+        for _ in range(20):
+            replicas = stage_replicas(simulation, 0)
+            assert replicas, "the stage was given up"
+            replica_id = replicas[0]
+            simulation.say_hello(replica_id)
+            simulation.receive(replica_id)
+            simulation.receive(replica_id)
+            if name in simulation.replicas[replica_id].runnable():
+                simulation.kill(replica_id)
+            if simulation.callers[name].terminals:
+                break
+            simulation.advance(1.0)
+        assert error_code(simulation, name) == "stage_failed"
+    assert simulation.core.failure is None
+    simulation.settle()
+
+
+@pytest.mark.parametrize("stage_id", [0, 1])
+def test_a_step_that_fails_for_several_has_each_tried_alone(stage_id: int) -> None:
+    simulation = started()
+    simulation.add("a", 4)
+    simulation.add("b", 4, num_companions=1)
+    for _ in range(2 * stage_id):
+        simulation.turn()
+    (replica_id,) = stage_replicas(simulation, stage_id)
+    simulation.receive(replica_id)
+    replica = simulation.replicas[replica_id]
+    simulation.fail_step(replica_id, *replica.runnable())
+    simulation.receive(replica_id)
+    assert set(replica.suspects) >= {"a", "b"}
+    simulation.settle()
+    for name in ("a", "b"):
+        assert simulation.callers[name].num_samples == 4 * UNIT
+
+
+def test_a_request_whose_steps_fail_again_and_again_fails() -> None:
+    simulation = started()
+    simulation.add("a", 4)
+    (replica_id,) = stage_replicas(simulation, 0)
+    for _ in range(3):
+        simulation.receive(replica_id)
+        simulation.fail_step(replica_id, "a")
+    assert error_code(simulation, "a") == "stage_failed"
+    simulation.settle()
 
 
 def test_draining_ends_what_is_left_at_its_deadline() -> None:

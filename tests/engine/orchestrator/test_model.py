@@ -154,6 +154,20 @@ class OrchestratorHistory(RuleBasedStateMachine):
         if choice is not None:
             self.simulation.fail_request(*choice)
 
+    @rule(data=st.data())
+    def fail_step(self, data: st.DataObject) -> None:
+        """A step of all that a replica could step now, but in a trial: then it steps one alone."""
+        choices = [
+            replica_id
+            for replica_id in self.replicas()
+            if not self.simulation.replicas[replica_id].is_granted
+            and self.simulation.replicas[replica_id].runnable()
+        ]
+        replica_id = self.pick(data, choices)
+        if replica_id is not None:
+            runnable = self.simulation.replicas[replica_id].runnable()
+            self.simulation.fail_step(replica_id, *runnable)
+
     @rule(stage_id=st.integers(0, 1), num_replicas=st.integers(1, 3))
     def scale(self, stage_id: int, num_replicas: int) -> None:
         self.simulation.submit(ScaleMessage(stage_id, num_replicas))

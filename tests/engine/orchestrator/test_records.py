@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.orchestrator.records import PauseReason, StageProgress
+from engine.orchestrator.records import StageProgress
 
 
 def journal(*kinds: str) -> StageProgress:
@@ -27,7 +27,7 @@ def test_inputs_are_numbered_behind_the_prompt() -> None:
 
 def test_a_checkpoint_drops_what_is_done_and_keeps_its_updates_in_force() -> None:
     progress = journal("text", "update", "text", "text")
-    progress.checkpoint(4, 7)
+    progress.note_checkpoint(4, 7)
     assert [item.unit for item in progress.inputs] == [4]
     assert progress.overrides == {"speed": 1}
     assert (progress.units_done, progress.done_position) == (4, 7)
@@ -35,26 +35,48 @@ def test_a_checkpoint_drops_what_is_done_and_keeps_its_updates_in_force() -> Non
 
 def test_a_checkpoint_never_goes_back() -> None:
     progress = journal("text", "text")
-    progress.checkpoint(3, 5)
-    progress.checkpoint(2, 4)
+    progress.note_checkpoint(3, 5)
+    progress.note_checkpoint(2, 4)
     assert (progress.units_done, progress.done_position) == (3, 5)
+
+
+def test_a_checkpoint_within_an_input_keeps_that_input() -> None:
+    progress = journal("text", "text")
+    assert progress.note_checkpoint(1, 3, {"left": 2})
+    assert progress.note_checkpoint(1, 4, {"left": 1})
+    assert not progress.note_checkpoint(1, 3, {"left": 2})
+    assert [item.unit for item in progress.inputs] == [1, 2]
+    assert (progress.done_position, progress.checkpoint) == (4, {"left": 1})
+    assert not progress.note_checkpoint(1, 5)  # its start is where it was
+    assert progress.note_checkpoint(2, 5)
+    assert progress.checkpoint is None
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=20), st.integers(0, 25))
+def test_what_waits_is_the_size_of_the_inputs_that_are_left(sizes: list[int], done: int) -> None:
+    progress = StageProgress()
+    for size in sizes:
+        progress.append_update("r", {}, final=False, size=size)
+    progress.note_checkpoint(done, done)
+    assert progress.num_waiting == sum(sizes[done:])
 
 
 def test_the_end_of_the_text_is_kept_for_a_replay() -> None:
     progress = journal("text", "final")
-    progress.checkpoint(3, 9)
+    progress.note_checkpoint(3, 9)
     assert [item.unit for item in progress.inputs] == [2]
 
 
 def test_a_cut_drops_all_and_begins_at_the_position_reached() -> None:
     progress = journal("text", "update", "text")
     progress.position = 11
-    progress.pauses = {PauseReason.DOWNSTREAM, PauseReason.INTERACTION}
+    progress.checkpoint = {"left": 3}
     progress.cut()
     assert not progress.inputs
+    assert progress.num_waiting == 0
+    assert progress.checkpoint is None
     assert progress.overrides == {"speed": 1}
     assert (progress.units_done, progress.done_position, progress.cut_position) == (4, 11, 11)
-    assert progress.pauses == {PauseReason.INTERACTION}
 
 
 @given(st.lists(st.integers(0, 3), max_size=30))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from server.audio.av_writer import decoder_delay_ms
 from server.audio.encoder import open_encoder
 from server.audio.formats import AudioFormat, supported_sample_rates
 from tests.server.audio.decoding import COMPRESSED, decode, encode, tone
@@ -135,3 +136,20 @@ def test_the_first_bytes_hold_audio(fmt: AudioFormat) -> None:
     # FFmpeg opens no mp3 of one frame, so it comes twice here.
     more = first if fmt is AudioFormat.MP3 else b""
     assert decode(first + more, fmt).samples.size >= 480
+
+
+@pytest.mark.parametrize(
+    ("fmt", "rate"), [(fmt, rate) for fmt in COMPRESSED for rate in (8000, 16000, 24000, 48000)]
+)
+def test_the_delay_of_decoders_is_known(fmt: AudioFormat, rate: int) -> None:
+    """A sound is found as much later as it is told."""
+    pcm = bytes(rate) + tone(rate // 4, rate)
+    heard = decode(encode(fmt, pcm, source_rate=rate, sample_rate=rate), fmt)
+
+    onset_s = int(np.argmax(np.abs(heard.samples) > 0.1)) / heard.sample_rate
+    assert (onset_s - 0.5) * 1000 == pytest.approx(decoder_delay_ms(fmt, rate), abs=2.5)
+
+
+@pytest.mark.parametrize("fmt", [AudioFormat.PCM, AudioFormat.WAV])
+def test_plain_samples_have_no_delay(fmt: AudioFormat) -> None:
+    assert decoder_delay_ms(fmt, 24000) == 0

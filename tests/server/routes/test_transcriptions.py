@@ -110,13 +110,13 @@ def test_text_is_the_text_and_a_line_end(app: FastAPI) -> None:
 def test_subtitles_have_numbers_and_times(app: FastAPI) -> None:
     assert ask(app, ("response_format", "srt")).body.decode() == (
         "1\n00:00:00,200 --> 00:00:01,000\nHello there.\n\n"
-        "2\n00:00:01,500 --> 00:00:02,250\nHow are you?\n\n"
+        "2\n00:00:01,500 --> 00:00:02,250\nHow are you?\n"
     )
     vtt = ask(app, ("response_format", "vtt"))
     assert vtt.headers["content-type"] == "text/vtt; charset=utf-8"
     assert vtt.body.decode() == (
         "WEBVTT\n\n00:00:00.200 --> 00:00:01.000\nHello there.\n\n"
-        "00:00:01.500 --> 00:00:02.250\nHow are you?\n\n"
+        "00:00:01.500 --> 00:00:02.250\nHow are you?\n"
     )
 
 

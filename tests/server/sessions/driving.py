@@ -63,8 +63,9 @@ def piece(
     *,
     opens: bool = False,
     ends: bool = False,
+    warnings: tuple[str, ...] = (),
 ) -> AudioPiece:
-    return AudioPiece(data, num_samples, words or [], span, opens, ends)
+    return AudioPiece(data, num_samples, words or [], span, opens, ends, warnings)
 
 
 def events(effects: list[Effect]) -> list[dict[str, Any]]:

@@ -39,6 +39,7 @@ def test_json_audio_carries_words_and_ends_with_all_of_them() -> None:
 
     start, first, second, last, done = events(effects)
     assert start["word_timestamps"] is True
+    assert start["decoder_delay_ms"] == 0
     assert (first["chunk_id"], first["chunk_start_ms"], first["chunk_end_ms"]) == (0, 0, 150)
     assert (second["chunk_id"], second["chunk_start_ms"], second["chunk_end_ms"]) == (1, 150, 200)
     assert [base64.b64decode(e["audio_b64"]) for e in (first, second, last)] == [

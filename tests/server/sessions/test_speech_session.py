@@ -365,3 +365,50 @@ def test_every_handler_in_the_table_exists() -> None:
     assert set(_HANDLERS) == set(State)
     for handlers in _HANDLERS.values():
         assert all(callable(getattr(session, name)) for name in handlers.values())
+
+
+def test_warnings_are_told_with_the_unit_and_once_with_the_utterance() -> None:
+    session = configured(split_granularity="sentence")
+    say(session, "input.text", text="Hello. You.")
+    say(session, "input.done")
+    effects = [
+        *session.take_audio(0, piece(opens=True, ends=True, warnings=("a", "b")), 0.0),
+        *session.take_audio(0, piece(opens=True, ends=True, span=(7, 11)), 0.0),
+        *session.take_audio(0, piece(opens=True, span=(12, 20), warnings=("b",)), 0.0),
+        *session.take_audio(0, piece(ends=True, span=(12, 20), warnings=("c",)), 0.0),
+        *session.take_end(0),
+    ]
+
+    ends = [event for event in events(effects) if event["type"].endswith(".done")]
+    assert [event.get("warnings") for event in ends] == [
+        ["a", "b"],
+        None,
+        ["b", "c"],
+        ["a", "b", "c"],
+    ]
+
+
+def test_an_utterance_warns_of_so_much_and_no_more() -> None:
+    session = configured()
+    say(session, "input.text", text="Hello.")
+    for number in range(100):
+        session.take_audio(0, piece(warnings=(f"warning {number}",)), 0.0)
+
+    ended = events(session.take_end(0))[-1]
+
+    assert ended["warnings"] == [f"warning {number}" for number in range(32)]
+
+
+@pytest.mark.parametrize(("text", "warned"), [("中", True), ("", False)])
+def test_an_utterance_without_any_speech_says_why(text: str, warned: bool) -> None:
+    session = configured()
+    say(session, "input.text", text=text)
+    say(session, "input.text", text="First.")
+    say(session, "input.done")
+    session.take_end(0)
+    say(session, "input.text", text=text)
+    effects = say(session, "input.done") + session.take_end(1)
+
+    ended = events(effects)[-1]
+    assert ended["type"] == "session.done"
+    assert ("warnings" in ended) == warned

@@ -34,7 +34,7 @@ class FaultyStage(NotesStage):
 
     def _next_word(self, request_id: str) -> str:
         words = self._requests[request_id].words
-        return words[0][1] if words else ""
+        return words[0].text if words else ""
 
     def add(self, request: StageRequest) -> None:
         if "refuse" in request.prompt["text"]:

@@ -53,6 +53,7 @@ class Listening:
     units: deque[dict[str, Any]] = field(default_factory=deque)
     stream: SentenceStream | None = None
     words: list[Word] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     num_pushed: int = 0  # frames of the open sentence
     num_emitted: int = 0  # samples of the open sentence
     is_open: bool = True
@@ -118,6 +119,7 @@ class Code2WavStage:
         audio: dict[str, Int16Array] = {}
         words: dict[str, list[Word]] = {}
         sentences: dict[str, SentencePart] = {}
+        warnings: dict[str, list[str]] = {}
         rows: dict[str, RowStatus] = {}
         for request_id in batch:
             request = self._requests[request_id]
@@ -133,6 +135,7 @@ class Code2WavStage:
                 audio[request_id] = samples
                 chunk = range(start, request.position)
                 words[request_id] = self.words_of(request, unit, sentence_start, chunk)
+                warnings[request_id], request.warnings = request.warnings, []
                 is_whole = request.units_done > num_units
                 sentences[request_id] = _sentence_part(unit, is_whole)
             rows[request_id] = _status(request)
@@ -142,6 +145,7 @@ class Code2WavStage:
             "audio": list(audio.values()),
             "words": list(words.values()),
             "sentence": list(sentences.values()),
+            "warnings": list(warnings.values()),
         }
         return StepOutput(outputs, rows)
 
@@ -195,6 +199,7 @@ class Code2WavStage:
         unit = request.units[0]
         if request.done_position >= request.skip_position:  # else they were sent before a replay
             request.words = place_words(unit, request.done_position)
+            request.warnings += unit.get("warnings", ())
         return self.model(unit["model_path"]).open(
             unit["ids"],
             unit["durations"],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ _WARM_UP_TEXT = "Good morning, everyone, and welcome to the show; we have a lot 
 class _Request:
     """A request's text on its way through the front end, one phoneme chunk per step.
 
-    ``position`` counts units. Whenever the text so far is used up, ``units_done`` and
-    ``done_position`` say that a replay may start behind it.
+    ``position`` counts units. A replay may start at any sentence: at ``resume_at`` (see
+    ``TextSource``) of the inputs from ``units_done`` on. ``text_ends`` holds where the text ended
+    with each of those.
     """
 
     source: TextSource
@@ -40,14 +42,33 @@ class _Request:
     cut_position: int
     units_done: int
     done_position: int
+    resume_at: int
+    text_ends: deque[tuple[int, int]] = field(default_factory=deque)
 
     @property
     def is_finished(self) -> bool:
         return not self.is_open and self.source.is_exhausted
 
+    def feed(self, unit: int, text: str, offset: int) -> None:
+        """A segment; what was spoken before a replay is left out."""
+        self.note_input(unit, offset + len(text))
+        num_spoken = max(0, min(self.resume_at - offset, len(text)))
+        self.source.feed(text[num_spoken:], offset + num_spoken)
+
+    def note_input(self, unit: int, text_end: int) -> None:
+        self.num_inputs = unit + 1
+        self.text_ends.append((unit, text_end))
+
     def note_progress(self) -> None:
-        if self.is_resumable and self.num_inputs > self.units_done and self.source.is_empty:
+        """Note where a replay may start, if it may do so here."""
+        resume_at = self.source.resume_at
+        if self.is_resumable and self.source.is_empty:
             self.units_done, self.done_position = self.num_inputs, self.position
+            self.text_ends.clear()
+        elif resume_at is not None:
+            self.done_position, self.resume_at = self.position, resume_at
+            while self.text_ends and self.text_ends[0][1] <= resume_at:
+                self.units_done = self.text_ends.popleft()[0] + 1
 
 
 class ProsodyStage:
@@ -87,19 +108,18 @@ class ProsodyStage:
             cut_position=request.cut_position,
             units_done=request.first_unit,
             done_position=request.start_position,
+            resume_at=(request.checkpoint or {}).get("resume_at", 0),
         )
-        if request.first_unit == 0:
-            if request.resumable:
-                state.source.feed(prompt["text"], 0)
-            else:
-                state.source.put_clean(unpack_clean(prompt))
+        if not request.resumable:
+            state.source.put_clean(unpack_clean(prompt), state.resume_at)
+        elif request.first_unit == 0:
+            state.feed(0, prompt["text"], 0)
         self._requests[request.request_id] = state
 
     def update(self, update: StageUpdate) -> None:
         request = self._requests[update.request_id]
-        request.num_inputs = update.unit + 1
         payload = update.payload
-        request.source.feed(payload.get("text", ""), payload.get("text_offset", 0))
+        request.feed(update.unit, payload.get("text", ""), payload.get("text_offset", 0))
         if update.final:
             request.source.flush()
             request.is_open = False
@@ -107,7 +127,8 @@ class ProsodyStage:
     def interact(self, interaction: StageInteraction) -> None:
         """Flush: speak what is buffered. Update: another speaker for the text after it."""
         request = self._requests[interaction.request_id]
-        request.num_inputs = interaction.unit + 1
+        text_end = request.text_ends[-1][1] if request.text_ends else request.resume_at
+        request.note_input(interaction.unit, text_end)
         if interaction.kind == "flush":
             request.source.flush()
         else:
@@ -165,6 +186,7 @@ class ProsodyStage:
             locate=chunk.locate,
             shape=speaker.shape,
             model_path=speaker.model_path,
+            warnings=chunk.warnings,
         )
 
     def _net(self, model_path: str) -> ProsodyNet:
@@ -192,4 +214,5 @@ def _status(request: _Request) -> RowStatus:
         end_position=max(request.position, request.skip_position),
         units_done=request.units_done,
         done_position=request.done_position,
+        checkpoint={"resume_at": request.resume_at},
     )

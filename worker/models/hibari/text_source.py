@@ -35,7 +35,8 @@ class SpokenChunk:
     """Phonemes, who speaks them, and where their words are in the request's text.
 
     ``sentence`` is the place of the whole sentence there; ``ends_sentence``: it has no further
-    chunk.
+    chunk. ``warnings``: what was skipped or changed since the chunk before, in a text that came in
+    pieces.
     """
 
     phonemes: PhonemeChunk
@@ -43,18 +44,24 @@ class SpokenChunk:
     locate: Callable[[Span], Span]
     sentence: Span
     ends_sentence: bool
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A cleaned text that waits to be read; it starts at ``offset`` of the request's text."""
+    """A cleaned text that waits to be read; it starts at ``offset`` of the request's text.
+
+    Reading begins at ``begin`` of the clean text, where a sentence starts.
+    """
 
     clean: CleanText
     offset: int
     speaker: Speaker
+    begin: int = 0
 
 
-_Line: TypeAlias = tuple[Sentence, _Piece]
+# A sentence, its piece, and the warnings of that piece and of those before it that had no sentence.
+_Line: TypeAlias = tuple[Sentence, _Piece, tuple[str, ...]]
 
 
 class TextSource:
@@ -65,10 +72,15 @@ class TextSource:
         self._speaker = speaker
         self._splitter = SentenceSplitter()
         self._pieces: deque[_Piece] = deque()
-        self._sentences: Iterator[_Line] = iter(())
+        self._piece: _Piece | None = None
+        self._sentences: Iterator[Sentence] = iter(())
         self._next_line: _Line | None = None
         self._chunks: Iterator[SpokenChunk] = iter(())
         self._next_chunk: SpokenChunk | None = None
+        self._last_piece: _Piece | None = None  # that of the chunk taken last
+        self._is_whole_text = False
+        self._unread_warnings: tuple[str, ...] = ()
+        self._unsaid_warnings: tuple[str, ...] = ()
 
     @property
     def is_exhausted(self) -> bool:
@@ -83,9 +95,27 @@ class TextSource:
         """Nothing is left of the inputs so far, not even the start of a sentence."""
         return self.is_exhausted and not self._splitter.has_text
 
-    def put_clean(self, clean: CleanText) -> None:
-        """The whole text of a request, cleaned already."""
-        self._put(_Piece(clean, 0, self._speaker))
+    @property
+    def resume_at(self) -> int | None:
+        """Where another source could go on from here, if it could: at the start of a sentence.
+
+        That is a place in the clean text of ``put_clean``, or in the text as it was fed.
+        """
+        if self._next_chunk is not None or self._unread_warnings or self._unsaid_warnings:
+            return None
+        if self._next_line is None:
+            return self._splitter.offset if self._splitter.has_text else None
+        sentence, piece, warnings = self._next_line
+        if self._is_whole_text:
+            return sentence.span.start
+        # The warnings of a piece that had no sentence are told with the next one.
+        is_start = piece is not self._last_piece and warnings == piece.clean.warnings
+        return piece.offset if is_start else None
+
+    def put_clean(self, clean: CleanText, begin: int = 0) -> None:
+        """The whole text of a request, cleaned already, from ``begin`` on (see ``resume_at``)."""
+        self._is_whole_text = True
+        self._put(_Piece(clean, 0, self._speaker, begin))
 
     def feed(self, text: str, offset: int) -> None:
         """A piece as it was written, at ``offset`` of the request's text.
@@ -110,6 +140,7 @@ class TextSource:
         chunk = self._next_chunk
         while chunk is None and self._next_line is not None:
             self._chunks = self._chunks_of(self._next_line)
+            self._last_piece = self._next_line[1]
             self._next_line = self._read_line()
             chunk = next(self._chunks, None)
         self._next_chunk = next(self._chunks, None)
@@ -129,14 +160,18 @@ class TextSource:
 
     def _read_line(self) -> _Line | None:
         while True:
-            line = next(self._sentences, None)
-            if line is not None or not self._pieces:
-                return line
-            piece = self._pieces.popleft()
-            self._sentences = _lines(piece)
+            sentence = next(self._sentences, None)
+            if sentence is not None and self._piece is not None:
+                warnings, self._unread_warnings = self._unread_warnings, ()
+                return sentence, self._piece, warnings
+            if not self._pieces:
+                return None
+            self._piece = self._pieces.popleft()
+            self._unread_warnings += self._piece.clean.warnings
+            self._sentences = iter(split_sentences(self._piece.clean.text, self._piece.begin))
 
     def _chunks_of(self, line: _Line) -> Iterator[SpokenChunk]:
-        sentence, piece = line
+        sentence, piece, warnings = line
 
         def locate(span: Span) -> Span:
             original = piece.clean.original_span(span.start, span.end)
@@ -146,10 +181,8 @@ class TextSource:
         # All of them at once: the first one costs the reading of the whole sentence anyway.
         chunks = list(phonemizer.chunks(sentence, logger.warning))
         span = locate(sentence.span)
+        self._unsaid_warnings += warnings
         for number, phonemes in enumerate(chunks, 1):
-            yield SpokenChunk(phonemes, piece.speaker, locate, span, number == len(chunks))
-
-
-def _lines(piece: _Piece) -> Iterator[_Line]:
-    for sentence in split_sentences(piece.clean.text):
-        yield sentence, piece
+            told, self._unsaid_warnings = self._unsaid_warnings, ()
+            is_last = number == len(chunks)
+            yield SpokenChunk(phonemes, piece.speaker, locate, span, is_last, told)

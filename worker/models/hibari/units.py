@@ -33,6 +33,7 @@ def make_unit(
     locate: Callable[[Span], Span],
     shape: dict[str, float],
     model_path: str,
+    warnings: tuple[str, ...] = (),
 ) -> Payload:
     """One unit.
 
@@ -40,7 +41,7 @@ def make_unit(
     float32 [F], F = 2 * sum(durations) frames of 12.5 ms. ``words``: first and last id, first and
     last character in the request's text, ends exclusive. ``begins``: speech begins here.
     ``sentence``: first and last character of the sentence that the chunk is of; and whether it is
-    the sentence's last.
+    the sentence's last. ``warnings``: what was skipped or changed in the text, up to the chunk.
     """
     return {
         "ids": chunk.ids,
@@ -53,6 +54,7 @@ def make_unit(
         "sentence": (sentence.start, sentence.end, ends_sentence),
         "shape": shape,
         "model_path": model_path,
+        "warnings": warnings,
     }
 
 

@@ -3,7 +3,7 @@
 An input is a piece of a sentence (see ``pieces.py``)::
 
     unit    of the first piece: ids int64 [L] phonemes with both pads; speed; words, seed, begins,
-            sentence, shape and model_path as in ``hibari.units.make_unit``
+            sentence, shape, model_path and warnings as in ``hibari.units.make_unit``
     tokens  int64 [n] the prosody tokens of the next phonemes
 
 A sentence takes its step as soon as the frames of that step are settled. Where steps begin and end
@@ -78,6 +78,8 @@ class TalkerCode2WavStage(Code2WavStage):
 
     def open_sentence(self, request: Listening) -> SentenceStream:
         unit = request.units[0]
+        if request.done_position >= request.skip_position:  # else they were sent before a replay
+            request.warnings += unit["warnings"]
         nets = self._net(""), self._net(unit["model_path"])
         unit["prosody"] = ProsodyStream(unit["rhythm"], *nets, unit["ids"])
         shape = VoiceShape(**unit["shape"])

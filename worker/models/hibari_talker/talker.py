@@ -198,4 +198,5 @@ def _unit(chunk: SpokenChunk, seed: int) -> Payload:
         "sentence": (sentence.start, sentence.end, chunk.ends_sentence),
         "shape": speaker.shape,
         "model_path": speaker.model_path,
+        "warnings": chunk.warnings,
     }

@@ -6,6 +6,7 @@ import zlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from engine.messages import Fingerprint, StageInteraction, StageRequest, StageUpdate
 from worker.fingerprint import make_fingerprint
@@ -17,30 +18,43 @@ _MAX_CHARS = 8
 _NUM_PITCHES = 24
 
 
+class _Word(NamedTuple):
+    """A word, where it came from, and the voice's base frequency then."""
+
+    unit: int  # the input
+    number: int  # within the input
+    text: str
+    base_hz: float
+
+
 @dataclass(slots=True)
 class _Request:
-    """``words`` with the number of the input that each came with, and the voice's base frequency
-    then; ``position`` counts notes."""
+    """``position`` counts notes. A replay may start at any word."""
 
     base_hz: float
-    words: deque[tuple[int, str, float]]
+    words: deque[_Word]
     is_open: bool
     position: int
     skip_position: int
-    units_done: int
     num_inputs: int
-    done_position: int
+    first_unit: int
+    num_words_done: int  # of input ``first_unit``, before a replay
 
     def feed(self, unit: int, text: str) -> None:
-        self.words.extend((unit, word, self.base_hz) for word in text.split())
+        done = self.num_words_done if unit == self.first_unit else 0
+        words = [_Word(unit, i, word, self.base_hz) for i, word in enumerate(text.split())]
+        self.words.extend(words[done:])
         self.num_inputs = unit + 1
-        self.note_progress()
 
-    def note_progress(self) -> None:
-        """Inputs before that of the first word left are done with."""
-        first = self.words[0][0] if self.words else self.num_inputs
-        if first > self.units_done:
-            self.units_done, self.done_position = first, self.position
+    def status(self) -> RowStatus:
+        head = self.words[0] if self.words else None
+        return RowStatus(
+            finished=head is None and not self.is_open,
+            end_position=max(self.position, self.skip_position),
+            units_done=head.unit if head else self.num_inputs,
+            done_position=self.position,
+            checkpoint={"num_words": head.number} if head else None,
+        )
 
 
 class NotesStage:
@@ -61,9 +75,9 @@ class NotesStage:
             is_open=request.resumable,
             position=request.start_position,
             skip_position=request.skip_position,
-            units_done=request.first_unit,
             num_inputs=request.first_unit,
-            done_position=request.start_position,
+            first_unit=request.first_unit,
+            num_words_done=(request.checkpoint or {}).get("num_words", 0),
         )
         if request.first_unit == 0:
             state.feed(0, prompt["text"])
@@ -93,7 +107,7 @@ class NotesStage:
         routed = {rid: note for rid, note in notes.items() if note is not None}
         meta = {"req_id": list(routed), "sparse_audio": ["1"]}
         outputs = {"meta": meta, "note": list(routed.values())}
-        return StepOutput(outputs, {rid: _status(self._requests[rid]) for rid in batch})
+        return StepOutput(outputs, {rid: self._requests[rid].status() for rid in batch})
 
     def fingerprint(self) -> Fingerprint:
         return make_fingerprint([])
@@ -107,20 +121,10 @@ def _next_note(request: _Request) -> dict[str, float] | None:
     """The next word's note; None if there is no word, or if it was sent before a replay."""
     if not request.words:
         return None
-    _unit, word, base_hz = request.words.popleft()
+    word = request.words.popleft()
     request.position += 1
-    request.note_progress()
     if request.position <= request.skip_position:
         return None
-    pitch = zlib.crc32(word.encode()) % _NUM_PITCHES
-    num_samples = _SAMPLES_PER_CHAR * min(len(word), _MAX_CHARS)
-    return {"hz": base_hz * 2 ** (pitch / 12), "num_samples": num_samples}
-
-
-def _status(request: _Request) -> RowStatus:
-    return RowStatus(
-        finished=not request.words and not request.is_open,
-        end_position=max(request.position, request.skip_position),
-        units_done=request.units_done,
-        done_position=request.done_position,
-    )
+    pitch = zlib.crc32(word.text.encode()) % _NUM_PITCHES
+    num_samples = _SAMPLES_PER_CHAR * min(len(word.text), _MAX_CHARS)
+    return {"hz": word.base_hz * 2 ** (pitch / 12), "num_samples": num_samples}

@@ -6,7 +6,8 @@ Keys of a prompt:
 - ``sampling``, ``tooling``: the chat API's fields of those kinds, passed on as they are;
 - ``voice``, ``speed``, ``language``: how the answer is spoken, where the pipeline speaks.
 
-A prompt with ``mode`` is for the stages that listen, and is theirs to check.
+Where the thinker comes behind stages that listen, a prompt with ``mode`` is theirs to check
+(``transform_cascade``), and one without is silent: it comes with its words.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from engine.errors import InvalidRequestError
 from engine.messages import Prompt
 from engine.pipeline import Voice
 from worker.models.hibari import adapter as hibari
+from worker.models.whisper import adapter as whisper
 
 SPEECH_KEYS = ("voice", "speed", "language")
 _KEYS = frozenset({"messages", "sampling", "tooling", *SPEECH_KEYS})
@@ -43,6 +45,13 @@ def transform_prompt(prompt: Prompt) -> Prompt:
     spoken: dict[str, Any] = {key: prompt[key] for key in SPEECH_KEYS if key in prompt}
     hibari.transform_prompt(spoken | {"text": "", "resumable": True})
     return prompt
+
+
+def transform_cascade(prompt: Prompt) -> Prompt:
+    """What the first stage of a cascade reads: something to hear, or nothing."""
+    if "mode" in prompt:
+        return whisper.transform_prompt(prompt)
+    return transform_prompt(prompt) | {"mode": "silent"}
 
 
 def _check_messages(messages: Any) -> None:

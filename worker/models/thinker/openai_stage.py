@@ -108,7 +108,7 @@ class ThinkerStage:
                 state.position += 1
                 units[request_id] = unit
             error = state.error if has_ended else None
-            rows[request_id] = RowStatus(has_ended, state.position, 0, 0, error)
+            rows[request_id] = RowStatus(has_ended, state.position, error=error)
         meta = {"req_id": list(units), "sparse_audio": ["1"]}
         return StepOutput({"meta": meta, "thought": list(units.values())}, rows)
 

@@ -41,6 +41,8 @@ class Client:
         self.heard_ms = 0
         self.turn_start_ms = 0
         self.is_speaking = False
+        self.spoken_ms = 0.0
+        self.speaking_in = ""
         self.note(self.session.start(0.0))
 
     def note(self, effects: list[Effect]) -> list[dict[str, Any]]:
@@ -110,8 +112,12 @@ class Client:
         return self.note(self.session.take_text(self.response_id, delta))
 
     def audio(self, ms: float, num_chars: int = 0) -> list[dict[str, Any]]:
+        if self.speaking_in != self.response_id:
+            self.speaking_in, self.spoken_ms = self.response_id, 0.0
+        self.spoken_ms += ms
+        marks = [(self.spoken_ms, num_chars)] if num_chars else []
         data = bytes(2 * round(RATE * ms / 1000))
-        return self.note(self.session.take_audio(self.response_id, data, ms, num_chars, self.now))
+        return self.note(self.session.take_audio(self.response_id, data, ms, marks, self.now))
 
     def call(self, index: int, name: str, arguments: str) -> list[dict[str, Any]]:
         return self.note(

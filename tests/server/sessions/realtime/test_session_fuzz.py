@@ -162,7 +162,7 @@ class World:
             case "text":
                 return session.take_text(response, "some ")
             case "sound":
-                return session.take_audio(response, b"\0\0", 20.0, 3, now)
+                return session.take_audio(response, b"\0\0", 20.0, [(20.0, 3)], now)
             case "call":
                 return session.take_call(response, 0, "call", "name", "{}")
             case "end":

@@ -72,6 +72,86 @@ def test_a_replay_skips_what_was_passed_on_and_gives_the_same_units(stage: Proso
     assert again[0]["words"] == first[2]["words"]
 
 
+LONG_TEXT = (
+    'Dr. Who said: "Go!" He went at 3.30 p.m. on Jan. 5. It cost $4.50, he said... '
+    "Then -- nothing; no one came.\n\nA new paragraph begins here? Yes. " + "word " * 120 + "end."
+)
+
+
+def same_units(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> bool:
+    keys = ("seed", "begins", "words", "sentence")
+    return len(first) == len(second) and all(
+        a["ids"].tolist() == b["ids"].tolist() and all(a[key] == b[key] for key in keys)
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def test_a_replay_starts_at_the_last_sentence_and_gives_the_same_units(
+    stage: ProsodyStage,
+) -> None:
+    stage.add(request(LONG_TEXT))
+    whole, rows = run(stage)
+    assert len({row.done_position for row in rows}) > 4
+    for row in rows[:-1]:
+        options = {"start_position": row.done_position, "skip_position": row.end_position}
+        stage.add(request(LONG_TEXT, checkpoint=row.checkpoint, **options))
+        again, rows_again = run(stage)
+        assert same_units(again, whole[row.end_position :])
+        assert len(rows_again) == len(whole) - row.done_position
+        assert all(len(str(r.checkpoint)) < 100 for r in rows_again)
+
+
+def test_a_session_is_replayed_from_its_last_sentence_and_what_came_after_it(
+    stage: ProsodyStage,
+) -> None:
+    slow = transform_prompt({"text": "", "resumable": True, "speed": 0.5})
+    inputs: list[StageUpdate | StageInteraction] = []
+    offset = 0
+    for number, start in enumerate(range(0, len(LONG_TEXT), 41), 1):
+        text = LONG_TEXT[start : start + 41]
+        inputs.append(StageUpdate("r", len(inputs) + 1, {"text": text, "text_offset": offset}))
+        offset += len(text)
+        if number in (2, 5):
+            inputs.append(StageInteraction("r", len(inputs) + 1, "flush"))
+        if number == 4:
+            inputs.append(StageInteraction("r", len(inputs) + 1, "update", slow))
+    inputs.append(StageUpdate("r", len(inputs) + 1, {"text_offset": offset}, final=True))
+    whole, starts = run_session(stage, request("", resumable=True), inputs)
+    assert len(starts) > 4
+    assert {checkpoint is None for _, checkpoint in starts.values()} == {False}
+    for done_position, (units_done, checkpoint) in starts.items():
+        replay = request(
+            "",
+            resumable=True,
+            first_unit=units_done,
+            start_position=done_position,
+            skip_position=done_position,
+            checkpoint=checkpoint,
+        )
+        for item in inputs[: units_done - 1]:
+            if isinstance(item, StageInteraction) and item.kind == "update":
+                replay.prompt |= slow
+        again, _ = run_session(stage, replay, inputs[units_done - 1 :] if units_done else inputs)
+        assert same_units(again, whole[done_position:])
+
+
+def run_session(
+    stage: ProsodyStage, start: StageRequest, inputs: list[StageUpdate | StageInteraction]
+) -> tuple[list[dict[str, Any]], dict[int, tuple[int, Any]]]:
+    """All units, and each place at which a replay may start."""
+    stage.add(start)
+    units, rows = run(stage)
+    for item in inputs:
+        if isinstance(item, StageUpdate):
+            stage.update(item)
+        else:
+            stage.interact(item)
+        more_units, more_rows = run(stage)
+        units, rows = units + more_units, rows + more_rows
+    assert rows[-1].finished
+    return units, {row.done_position: (row.units_done, row.checkpoint) for row in rows[:-1]}
+
+
 def test_a_session_can_be_replayed_from_where_its_text_was_used_up(stage: ProsodyStage) -> None:
     stage.add(request("One is here. ", resumable=True))
     stage.update(StageUpdate("r", 1, {"text": "Two is", "text_offset": 13}))

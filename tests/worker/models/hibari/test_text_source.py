@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.models.hibari.text.clean import clean_text
+from worker.models.hibari.text.clean import clean_text, pack_clean, unpack_clean
 from worker.models.hibari.text.draft import Span
 from worker.models.hibari.text.phonemes import Phonemizer
 from worker.models.hibari.text_source import Speaker, SpokenChunk, TextSource
@@ -100,3 +100,32 @@ def test_text_with_nothing_to_say_gives_nothing() -> None:
     text_source.flush()
     assert take_all(text_source) == []
     assert text_source.is_empty
+
+
+def warnings_of(text: str, cuts: tuple[int, ...] = ()) -> list[tuple[str, ...]]:
+    """Those of each chunk, when the text comes in pieces."""
+    pieces, chunks = source(), []
+    for start, end in itertools.pairwise([0, *cuts, len(text)]):
+        pieces.feed(text[start:end], start)
+        chunks += take_all(pieces)
+    pieces.flush()
+    return [chunk.warnings for chunk in chunks + take_all(pieces)]
+
+
+@pytest.mark.parametrize("cuts", [(), (7,), (7, 11), tuple(range(1, 29))])
+def test_warnings_come_with_the_next_chunk_whenever_their_text_came(cuts: tuple[int, ...]) -> None:
+    text = "One. 中中. Two 文. And three. 文."
+    han = "skipped {} of Han script"
+
+    assert warnings_of(text, cuts) == [
+        (),
+        (han.format("2 characters"), han.format("1 character")),
+        (),
+    ]
+
+
+def test_a_text_that_came_whole_was_warned_of_before() -> None:
+    text_source = source()
+    text_source.put_clean(unpack_clean(pack_clean(clean_text("One 中."))))
+
+    assert [chunk.warnings for chunk in take_all(text_source)] == [()]

@@ -12,6 +12,7 @@ from engine.messages import SamplingParams, StageRequest, StageUpdate
 from worker.models.sine.adapter import list_voices, transform_prompt
 from worker.models.sine.notes import NotesStage
 from worker.models.sine.tone import ToneStage
+from worker.stage_model import RowStatus
 
 NOTE = {"hz": 440.0, "num_samples": 5000}
 
@@ -52,6 +53,43 @@ def test_notes_of_an_input_are_done_when_all_its_words_are() -> None:
     stage.update(StageUpdate("r", 1, {"text": "three"}))
     done = [stage.step(["r"]).rows["r"].units_done for _ in range(3)]
     assert done == [0, 1, 2]
+
+
+def test_notes_can_be_replayed_from_any_word() -> None:
+    prompt = transform_prompt({"text": "a bb ccc dddd"})
+    segments = [StageUpdate("r", 1, {"text": "e ff"}), StageUpdate("r", 2, {}, final=True)]
+
+    def notes(request: StageRequest) -> tuple[list[Any], list[RowStatus]]:
+        stage, made, rows = NotesStage(), [], []
+        stage.add(request)
+        for segment in segments[max(0, request.first_unit - 1) :]:
+            stage.update(segment)
+        while stage.has_work("r"):
+            output = stage.step(["r"])
+            made += output.multimodal_outputs["note"]
+            rows.append(output.rows["r"])
+            if rows[-1].finished:
+                break
+        return made, rows
+
+    whole, rows = notes(StageRequest("r", prompt, SamplingParams(), 0, resumable=True))
+    assert len(whole) == 6
+    for number, row in enumerate(rows[:-1], 1):
+        again, _ = notes(
+            StageRequest(
+                "r",
+                prompt,
+                SamplingParams(),
+                0,
+                resumable=True,
+                first_unit=row.units_done,
+                start_position=row.done_position,
+                skip_position=number,
+                checkpoint=row.checkpoint,
+            )
+        )
+        assert row.done_position == number
+        assert again == whole[number:]
 
 
 @pytest.mark.parametrize("prompt", [{}, {"text": " "}, {"text": 5}, {"text": "x", "voice": "no"}])

@@ -52,10 +52,13 @@ class Sentence:
     paragraph_end: bool
 
 
-def split_sentences(clean: str) -> Iterator[Sentence]:
-    """Sentences in order. Lazy: the first comes after reading about its own length."""
-    splitter = SentenceSplitter()
-    for start in range(0, len(clean), _FEED_CHARS):
+def split_sentences(clean: str, begin: int = 0) -> Iterator[Sentence]:
+    """Sentences in order. Lazy: the first comes after reading about its own length.
+
+    ``begin`` is 0 or where a sentence starts: what comes before it changes nothing after it.
+    """
+    splitter = SentenceSplitter(begin)
+    for start in range(begin, len(clean), _FEED_CHARS):
         yield from splitter.feed(clean[start : start + _FEED_CHARS])
     yield from splitter.flush()
 
@@ -76,6 +79,11 @@ class SentenceSplitter:
     def has_text(self) -> bool:
         """Whether the start of a sentence is held."""
         return bool(self._buffer.strip())
+
+    @property
+    def offset(self) -> int:
+        """Where what is held starts in the whole text."""
+        return self._offset
 
     def feed(self, text: str) -> list[Sentence]:
         self._buffer += text

@@ -108,3 +108,12 @@ def test_a_splitter_is_fresh_after_a_flush_and_keeps_counting() -> None:
     splitter.flush()
     (second,) = [*splitter.feed("Two."), *splitter.flush()]
     assert (second.text, second.span.start) == ("Two.", 3)
+
+
+@given(st.one_of(TEXTS, PROSE))
+@settings(deadline=None)
+def test_from_any_sentence_on_the_rest_is_the_same(text: str) -> None:
+    """What a replay relies on that starts at a sentence."""
+    sentences = list(split_sentences(text))
+    for number, sentence in enumerate(sentences):
+        assert list(split_sentences(text, sentence.span.start)) == sentences[number:]

@@ -1,0 +1,34 @@
+"""How far a stage may run ahead of those who take its output: in samples of audio, or payloads.
+
+These bounds hold whatever the load: a replica takes no step for a request that has no credit left,
+so at most the output of one step comes on top.
+"""
+
+from __future__ import annotations
+
+from engine.config import EngineConfig
+from engine.pipeline import PipelineConfig
+
+# A unit of text or features stands for at least a word, and holds some kilobytes at most.
+_UNITS_PER_S = 2
+
+
+def caller_budget(
+    pipeline: PipelineConfig, config: EngineConfig, stage_id: int, num_outputs: int
+) -> int:
+    """What may wait for the caller of a request with so many output stages, at least 1."""
+    is_audio = pipeline.stages[stage_id].engine_output_type == "audio"
+    rate = pipeline.sample_rate if is_audio else _UNITS_PER_S
+    return max(1, int(config.max_buffered_audio_s * rate) // num_outputs)
+
+
+def next_stage_budget(pipeline: PipelineConfig, config: EngineConfig, stage_id: int) -> int:
+    """What a stage may have waiting in the stage after it."""
+    if pipeline.stages[stage_id].engine_output_type == "audio":
+        return max(1, int(config.max_buffered_audio_s * pipeline.sample_rate))
+    return pipeline.stages[stage_id + 1].max_pending_units
+
+
+def report_step(budget: int) -> int:
+    """How much must have been taken before it is worth a message: a quarter of what may wait."""
+    return max(1, budget // 4)

@@ -1,0 +1,60 @@
+"""Keys that a server's owner hands to browsers: short-lived, for realtime sessions and no more."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+PREFIX = "ek_"
+# The oldest goes first: a client that asks for keys without end loses its own.
+_MAX_KEYS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedKey:
+    """``expires_at`` is Unix time. ``session``: how a session begins that is opened with it."""
+
+    value: str
+    expires_at: float
+    session: dict[str, Any]
+
+
+class EphemeralKeys:
+    """The keys that are valid now, in memory: after a restart there are none."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._keys: OrderedDict[bytes, IssuedKey] = OrderedDict()
+
+    def issue(self, seconds: float, session: dict[str, Any]) -> IssuedKey:
+        """A new key for so many seconds."""
+        self._drop_expired()
+        key = IssuedKey(PREFIX + secrets.token_hex(24), self._clock() + seconds, session)
+        self._keys[_digest(key.value.encode())] = key
+        while len(self._keys) > _MAX_KEYS:
+            self._keys.popitem(last=False)
+        return key
+
+    def find(self, presented: bytes | None) -> IssuedKey | None:
+        """The key, if it was issued here and is still valid.
+
+        Digests are looked up, so that the time it takes tells nothing of the keys.
+        """
+        if presented is None:
+            return None
+        key = self._keys.get(_digest(presented))
+        return key if key is not None and key.expires_at > self._clock() else None
+
+    def _drop_expired(self) -> None:
+        now = self._clock()
+        for digest in [d for d, key in self._keys.items() if key.expires_at <= now]:
+            del self._keys[digest]
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()

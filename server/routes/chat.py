@@ -1,0 +1,71 @@
+"""``POST /v1/chat/completions``."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from server.engine_life import ServedEngine
+from server.json_body import check_content_type, decode_object, validate
+from server.routes.realtime import no_cascade
+from server.schemas.chat import ChatRequest
+from server.schemas.errors import ErrorBody
+from server.sse import CONTENT_TYPE as EVENT_STREAM
+from server.talk.chat_plan import ChatPlan, plan_chat
+from server.talk.chat_stream import ChatResponse, ChatService
+
+CHAT_PATH = "/v1/chat/completions"
+_ERRORS = (400, 401, 404, 413, 415, 429, 500, 503, 504)
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The answer, or the events that carry it.",
+        "content": {
+            "application/json": {"schema": {"type": "object"}},
+            EVENT_STREAM: {"schema": {"type": "string"}},
+        },
+    },
+    **{status: {"model": ErrorBody} for status in _ERRORS},
+}
+_REQUEST_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ChatRequest"}}},
+    }
+}
+# Reading more than this holds up the event loop for longer than a chunk of audio may wait.
+_INLINE_BYTES = 256 * 1024
+
+
+def chat_routes(served: ServedEngine | None, service: ChatService | None) -> APIRouter:
+    """The route, bound to its service; without one it says how to get it."""
+    router = APIRouter()
+
+    @router.post(
+        CHAT_PATH,
+        summary="Go on with a conversation, in text and in speech",
+        response_class=Response,
+        responses=_RESPONSES,
+        openapi_extra=_REQUEST_BODY,
+    )
+    async def create_completion(request: Request) -> Response:
+        if service is None or served is None:
+            raise no_cascade()
+        check_content_type(request.headers.get("content-type"))
+        body = await request.body()
+        await served.ready()
+        if len(body) > _INLINE_BYTES:
+            plan = await asyncio.to_thread(_plan, body, service)
+        else:
+            plan = _plan(body, service)
+        return ChatResponse(service, plan)
+
+    return router
+
+
+def _plan(body: bytes, service: ChatService) -> ChatPlan:
+    request = validate(decode_object(body), ChatRequest)
+    return plan_chat(request, service.talk.engine, service.shelf)

@@ -1,0 +1,118 @@
+"""One answer of a cascade: the engine's outputs as text, calls, sound and an end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from engine.outputs import OmniRequestOutput
+from engine.pipeline import PipelineConfig
+from server.engine_port import EnginePort
+from server.sessions.spoken import WordTime, read_words
+
+# Names of the stages in a cascade's pipeline file.
+_WRITING, _THINKING = "whisper", "think"
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeStages:
+    """Where in a cascade its parts are. A pipeline that has them can hold conversations."""
+
+    writing: int
+    thinking: int
+    speaking: int
+
+
+def find_stages(pipeline: PipelineConfig) -> CascadeStages | None:
+    """The parts of a cascade; None if the pipeline is none."""
+    names = [stage.name for stage in pipeline.stages]
+    if _WRITING not in names or _THINKING not in names:
+        return None
+    return CascadeStages(names.index(_WRITING), names.index(_THINKING), pipeline.final_stage_id)
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More of the answer's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    """More of the ``index``-th tool call; its first piece has the id and the name."""
+
+    index: int
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class SoundDelta:
+    """Sound of the answer, s16le mono at the pipeline's rate; words that it begins."""
+
+    pcm: memoryview
+    num_samples: int
+    words: list[WordTime] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEnd:
+    """All has come. ``finish_reason`` and ``usage`` are the chat API's."""
+
+    finish_reason: str
+    usage: dict[str, int]
+
+
+AnswerPart: TypeAlias = TextDelta | CallDelta | SoundDelta | AnswerEnd
+
+
+async def answer(
+    engine: EnginePort,
+    stages: CascadeStages,
+    request_id: str,
+    prompt: dict[str, Any],
+    *,
+    speaks: bool,
+    **arguments: Any,
+) -> AsyncGenerator[AnswerPart, None]:
+    """The answer to a prompt, in parts, the end last; closing the generator aborts it.
+
+    ``arguments`` are those of ``EnginePort.generate``. Raises ``VoxloomError``.
+    """
+    last = stages.speaking if speaks else stages.thinking
+    finish_reason, usage = "stop", dict[str, int]()
+    outputs = engine.generate(
+        request_id,
+        prompt,
+        final_stage_id=last,
+        final_output_stage_ids=sorted({stages.thinking, last}),
+        **arguments,
+    )
+    async with aclosing(outputs):
+        async for output in outputs:
+            thought = output.payload.get("thought")
+            if thought is not None:
+                finish_reason = thought["finish_reason"] or finish_reason
+                usage = thought["usage"] or usage
+            for part in _parts(output, thought):
+                yield part
+    yield AnswerEnd(finish_reason, usage)
+
+
+def _parts(output: OmniRequestOutput, thought: dict[str, Any] | None) -> list[AnswerPart]:
+    parts: list[AnswerPart] = []
+    if thought is not None:
+        if thought["delta"]:
+            parts.append(TextDelta(thought["delta"]))
+        parts += [
+            CallDelta(call["index"], call["id"], call["name"], call["arguments"])
+            for call in thought["calls"]
+        ]
+    if output.audio is not None and output.num_samples:
+        words = read_words(output.payload.get("words", ()))
+        parts.append(SoundDelta(output.audio.cast("B"), output.num_samples, words))
+    return parts

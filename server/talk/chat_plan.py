@@ -1,0 +1,205 @@
+"""From a chat request to what the engine is told. Everything but audio is checked here."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Any
+
+from engine.errors import InvalidRequestError
+from server.audio.formats import AudioFormat
+from server.audio.g711 import G711Law
+from server.engine_port import EnginePort
+from server.schemas.chat import ChatRequest
+from server.schemas.speech import VoiceRef
+from server.talk.audio_shelf import AudioShelf
+
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_FORMATS = {
+    "wav": AudioFormat.WAV,
+    "mp3": AudioFormat.MP3,
+    "flac": AudioFormat.FLAC,
+    "opus": AudioFormat.OPUS,
+    "aac": AudioFormat.AAC,
+    "pcm16": AudioFormat.PCM,
+}
+# Fields that are ours, or OpenAI's own business; all others are the language model's.
+_NOT_SAMPLING = frozenset(
+    {
+        *("messages", "model", "modalities", "audio", "stream", "stream_options", "n"),
+        *("tools", "tool_choice", "parallel_tool_calls"),
+        *("store", "metadata", "service_tier", "prediction", "web_search_options", "user"),
+        *("safety_identifier", "prompt_cache_key", "extra_body", "extra_headers", "timeout"),
+    }
+)
+_MAX_SAMPLING_FIELDS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class HeardPart:
+    """Audio inside a message: its bytes, and the part that its words will replace."""
+
+    data: bytes
+    part: dict[str, Any]
+    param: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPlan:
+    """One request, resolved. ``messages`` are the model's but for the ``heard`` parts."""
+
+    model: str
+    messages: list[dict[str, Any]]
+    heard: list[HeardPart]
+    prompt: dict[str, Any]
+    speaks: bool
+    num_choices: int
+    is_stream: bool
+    includes_usage: bool
+    fmt: AudioFormat
+    source_rate: int
+    sample_rate: int
+    bit_rate: int | None = None
+    law: G711Law | None = None
+
+
+def plan_chat(request: ChatRequest, engine: EnginePort, shelf: AudioShelf) -> ChatPlan:
+    """The plan for a request. Raises ``InvalidRequestError``."""
+    speaks = "audio" in (request.modalities or ())
+    rate = engine.pipeline.sample_rate
+    fmt = _format(request, speaks=speaks)
+    heard: list[HeardPart] = []
+    messages = [
+        _read_message(message, f"messages[{index}]", heard, shelf)
+        for index, message in enumerate(request.messages)
+    ]
+    prompt: dict[str, Any] = {"sampling": _sampling(request), "tooling": _tooling(request)}
+    if speaks:
+        prompt["voice"] = _voice(request, engine)
+    return ChatPlan(
+        model=request.model or engine.pipeline.name,
+        messages=messages,
+        heard=heard,
+        prompt=prompt,
+        speaks=speaks,
+        num_choices=request.n or 1,
+        is_stream=bool(request.stream),
+        includes_usage=bool(request.stream_options and request.stream_options.include_usage),
+        fmt=fmt,
+        source_rate=rate,
+        # AAC's padding is too long at low rates; the speech routes do the same.
+        sample_rate=48_000 if fmt is AudioFormat.AAC else rate,
+    )
+
+
+def _format(request: ChatRequest, *, speaks: bool) -> AudioFormat:
+    if not speaks:
+        return AudioFormat.PCM
+    if request.audio is None:
+        raise InvalidRequestError(
+            'audio is missing; with the modality "audio" it must be '
+            f"{ChatRequest.must_be['audio']}",
+            param="audio",
+            code="missing_required_parameter",
+        )
+    if request.stream and request.audio.format != "pcm16":
+        raise InvalidRequestError(
+            f"Unsupported value: 'audio.format' does not support '{request.audio.format}' when "
+            "stream=true. Supported values are: 'pcm16'.",
+            param="audio.format",
+            code="unsupported_value",
+        )
+    return _FORMATS[request.audio.format]
+
+
+def _voice(request: ChatRequest, engine: EnginePort) -> str:
+    assert request.audio is not None
+    voice = request.audio.voice
+    try:
+        return engine.find_voice(voice.id if isinstance(voice, VoiceRef) else voice).id
+    except InvalidRequestError as error:
+        raise InvalidRequestError(error.message, param="audio.voice") from None
+
+
+def _sampling(request: ChatRequest) -> dict[str, Any]:
+    given = {
+        key: value
+        for key, value in (request.model_extra or {}).items()
+        if key not in _NOT_SAMPLING and value is not None
+    }
+    if len(given) > _MAX_SAMPLING_FIELDS:
+        raise InvalidRequestError(f"a request may have at most {_MAX_SAMPLING_FIELDS} more fields")
+    return given
+
+
+def _tooling(request: ChatRequest) -> dict[str, Any]:
+    names = ("tools", "tool_choice", "parallel_tool_calls")
+    given = {name: getattr(request, name) for name in names}
+    return {name: value for name, value in given.items() if value not in (None, [])}
+
+
+def _read_message(
+    message: dict[str, Any], path: str, heard: list[HeardPart], shelf: AudioShelf
+) -> dict[str, Any]:
+    """The message as the model gets it; audio in it is added to ``heard``."""
+    role = message.get("role")
+    if role not in _ROLES:
+        raise _refuse(f"{path}.role", f"one of {', '.join(_ROLES)}")
+    read = {key: value for key, value in message.items() if key not in ("audio", "refusal")}
+    audio = message.get("audio")
+    if role == "assistant" and isinstance(audio, dict) and isinstance(audio.get("id"), str):
+        read["content"] = shelf.find(audio["id"])
+        return read
+    content = message.get("content")
+    if isinstance(content, list):
+        read["content"] = [
+            _read_part(part, f"{path}.content[{index}]", heard)
+            for index, part in enumerate(content)
+        ]
+    elif not isinstance(content, str) and (content is not None or role != "assistant"):
+        raise _refuse(f"{path}.content", "a string or a list of parts")
+    return read
+
+
+def _read_part(part: Any, path: str, heard: list[HeardPart]) -> dict[str, Any]:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind == "input_audio":
+        return _read_audio(part.get("input_audio"), f"{path}.input_audio", heard)
+    if kind == "audio_url":
+        return _read_audio_url(part.get("audio_url"), f"{path}.audio_url", heard)
+    if kind == "text" and isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    if kind == "image_url" and isinstance(part.get("image_url"), dict):
+        return dict(part)
+    raise _refuse(path, "a part of type text, input_audio, audio_url or image_url")
+
+
+def _read_audio(value: Any, path: str, heard: list[HeardPart]) -> dict[str, Any]:
+    data = value.get("data") if isinstance(value, dict) else None
+    if not isinstance(data, str) or not data:
+        raise _refuse(f"{path}.data", "audio in base64")
+    return _heard(data, f"{path}.data", heard)
+
+
+def _read_audio_url(value: Any, path: str, heard: list[HeardPart]) -> dict[str, Any]:
+    """Only what is in the request itself: nothing is fetched on a client's word."""
+    url = value.get("url") if isinstance(value, dict) else None
+    header, separator, data = (url if isinstance(url, str) else "").partition(",")
+    if not separator or not header.startswith("data:audio/") or not header.endswith(";base64"):
+        raise _refuse(f"{path}.url", "a data: URI of audio in base64; this server fetches nothing")
+    return _heard(data, f"{path}.url", heard)
+
+
+def _heard(data: str, path: str, heard: list[HeardPart]) -> dict[str, Any]:
+    try:
+        decoded = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise _refuse(path, "valid base64") from None
+    part = {"type": "text", "text": ""}
+    heard.append(HeardPart(decoded, part, path))
+    return part
+
+
+def _refuse(path: str, allowed: str) -> InvalidRequestError:
+    return InvalidRequestError(f"{path} must be {allowed}", param=path)

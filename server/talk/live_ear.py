@@ -1,0 +1,137 @@
+"""A live stream of a realtime session: its audio to the engine, and what the engine heard in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, TypeAlias
+
+import numpy as np
+import soxr
+
+from engine.outputs import OmniInteractionPrompt
+from server.audio.decoder import SAMPLE_RATE, Samples
+from server.engine_port import EnginePort
+from server.sessions.realtime.effects import ListeningOptions
+
+_MS_SAMPLES = SAMPLE_RATE // 1000
+# Converting this much takes under a millisecond; more is done on a thread.
+_INLINE_BYTES = 48_000
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechBegan:
+    start_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechEnded:
+    end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WordsFound:
+    """What was said in the turn that began at ``start_ms``."""
+
+    start_ms: int
+    text: str
+
+
+EarNews: TypeAlias = SpeechBegan | SpeechEnded | WordsFound
+
+
+class LiveEar:
+    """One live stream. ``start_ms``: where its audio begins, on the session's clock."""
+
+    def __init__(
+        self, engine: EnginePort, writing_stage: int, request_id: str, start_ms: int
+    ) -> None:
+        self._engine = engine
+        self._writing_stage = writing_stage
+        self._request_id = request_id
+        self._num_sent = start_ms * _MS_SAMPLES
+        self._rate = SAMPLE_RATE
+        self._resampler: Any = None
+        self._event_ids = count(1)
+
+    async def open(self, options: ListeningOptions) -> None:
+        """Raises ``VoxloomError``, also when the engine has no room for it."""
+        await self._engine.add_request_async(
+            self._request_id,
+            {"mode": "live", "guesses": True} | _settings(options),
+            final_stage_id=self._writing_stage,
+            final_output_stage_ids=[0, self._writing_stage],
+            resumable=True,
+            ticket=self._engine.admit(),
+        )
+
+    async def hear(self, pcm: bytes, rate: int) -> None:
+        """More audio, s16le at ``rate`` Hz."""
+        if len(pcm) > _INLINE_BYTES:
+            audio = await asyncio.to_thread(self._convert, pcm, rate)
+        else:
+            audio = self._convert(pcm, rate)
+        for first in range(0, len(audio), 60 * SAMPLE_RATE):
+            piece = audio[first : first + 60 * SAMPLE_RATE]
+            segment = {"audio": piece, "first_sample": self._num_sent}
+            self._num_sent += len(piece)
+            await self._engine.add_streaming_update_async(self._request_id, segment)
+
+    async def change(self, options: ListeningOptions) -> None:
+        """Go on with other options."""
+        prompt = {"mode": "live", "guesses": True} | _settings(options)
+        interaction = OmniInteractionPrompt(f"ear{next(self._event_ids)}", "update", prompt)
+        await self._engine.submit_interaction_async(self._request_id, interaction)
+
+    async def close(self) -> None:
+        """Hear no more; turns that are over are still written down."""
+        await self._engine.add_streaming_update_async(
+            self._request_id, {"clear": True}, resumable=False
+        )
+
+    async def abort(self) -> None:
+        await self._engine.abort([self._request_id])
+
+    async def news(self) -> AsyncGenerator[EarNews, None]:
+        """What was heard, to the stream's end. Raises ``VoxloomError``."""
+        async with aclosing(self._engine.outputs(self._request_id)) as outputs:
+            async for output in outputs:
+                heard = output.payload.get("heard")
+                if heard is not None and heard["kind"] == "started":
+                    yield SpeechBegan(_to_ms(heard["first_sample"]))
+                elif heard is not None and heard["kind"] == "stopped":
+                    yield SpeechEnded(_to_ms(heard["last_sample"]))
+                written = output.payload.get("transcript")
+                if written is not None:
+                    yield WordsFound(_to_ms(written["first_sample"]), written["text"])
+
+    def _convert(self, pcm: bytes, rate: int) -> Samples:
+        """float32 [samples] at 16 kHz; lags the input by some milliseconds."""
+        if self._resampler is None or rate != self._rate:
+            self._rate = rate
+            self._resampler = soxr.ResampleStream(rate, SAMPLE_RATE, 1, dtype="float32")
+        samples = np.frombuffer(pcm, "<i2").astype(np.float32) / 32768.0
+        converted: Samples = self._resampler.resample_chunk(samples)
+        return converted
+
+
+def _settings(options: ListeningOptions) -> dict[str, Any]:
+    rules = options.rules
+    detection = {
+        "threshold": rules.threshold,
+        "prefix_padding_ms": rules.prefix_padding_ms,
+        "silence_duration_ms": rules.silence_duration_ms,
+    }
+    settings: dict[str, Any] = {"detection": detection}
+    if options.language:
+        settings["language"] = options.language
+    if options.prompt:
+        settings["context"] = options.prompt
+    return settings
+
+
+def _to_ms(sample: int) -> int:
+    return sample // _MS_SAMPLES

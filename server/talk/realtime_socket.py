@@ -1,0 +1,398 @@
+"""The shell around a realtime session: it reads its socket while it listens, thinks and speaks.
+
+One task reads the client's events, one follows the live stream, one each answer and each recording
+that is written down. What the session wants to send goes into one line, in the order in which it
+said so; a task that has put something there waits until it is sent, so the line stays short however
+slowly the client reads. A cancel reaches the engine before that wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Coroutine
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import soxr
+from starlette.types import Message, Receive, Send
+from starlette.websockets import WebSocketDisconnect
+
+from engine.errors import UnknownRequestError, VoxloomError
+from server.audio.decoder import SAMPLE_RATE, Samples
+from server.audio.formats import AudioFormat
+from server.audio.g711 import G711Law
+from server.context import RequestContext
+from server.errors import internal_error
+from server.sessions.effects import Close, SendEvent
+from server.sessions.realtime.effects import (
+    CancelResponse,
+    ChangeListening,
+    Effect,
+    ForgetRecognition,
+    Listen,
+    Recognise,
+    ResponseOrder,
+    StartListening,
+    StartResponse,
+    StopListening,
+)
+from server.sessions.realtime.response import Usage
+from server.sessions.realtime.session import INTERNAL_ERROR, RealtimeSession, State
+from server.talk.answers import (
+    AnswerEnd,
+    AnswerPart,
+    CallDelta,
+    SoundDelta,
+    TextDelta,
+    answer,
+)
+from server.talk.live_ear import EarNews, LiveEar, SpeechBegan, SpeechEnded, WordsFound
+from server.talk.service import TalkService
+from server.transcriber import Transcription
+
+log = logging.getLogger("voxloom.server")
+
+_LAWS = {"audio/pcmu": G711Law.ULAW, "audio/pcma": G711Law.ALAW}
+_G711_RATE = 8000
+
+
+@dataclass(frozen=True, slots=True)
+class _Coding:
+    """How an answer's sound is coded; see ``server.encoding.Coding``."""
+
+    source_rate: int
+    sample_rate: int
+    law: G711Law | None
+    fmt: AudioFormat = AudioFormat.PCM
+    bit_rate: int | None = None
+
+
+class _Memory:
+    """A clip as the transcriber reads it."""
+
+    def __init__(self, audio: Samples) -> None:
+        self._audio = audio
+
+    async def read(self, num_samples: int) -> Samples:
+        taken, self._audio = self._audio[:num_samples], self._audio[num_samples:]
+        return taken
+
+
+class RealtimeSocket:
+    """One connection that has been accepted."""
+
+    def __init__(
+        self,
+        service: TalkService,
+        session: RealtimeSession,
+        context: RequestContext,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        self._service = service
+        self._session = session
+        self._context = context
+        self._receive, self._send = receive, send
+        self._line: deque[SendEvent | Close] = deque()
+        self._turn = asyncio.Lock()
+        self._is_gone = False
+        self._ear: LiveEar | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """Serve the client until one of the two closes; nothing is left of it then."""
+        reader = asyncio.create_task(self._read())
+        try:
+            await asyncio.wait((reader, self._broken), return_when=asyncio.FIRST_COMPLETED)
+            if reader.done():
+                await reader
+        except TimeoutError:
+            self._break("its client reads nothing")
+        except Exception as error:
+            self._context.outcome = "broken"
+            log.error("%s failed", self._context.request_id, exc_info=error)
+            with contextlib.suppress(TimeoutError):
+                await self._perform(self._session.end(INTERNAL_ERROR, "internal error"))
+        finally:
+            await self._let_go(reader)
+
+    # --- the client's events ---------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        await self._perform(self._session.start(time.monotonic()))
+        while self._session.state is not State.CLOSED:
+            message = await self._next_message()
+            now = time.monotonic()
+            if message is None:
+                effects = self._session.time_out(now)
+            elif message["type"] == "websocket.disconnect":
+                self._is_gone = True
+                return
+            elif (text := message.get("text")) is not None:
+                effects = self._session.receive_text(text, now)
+            else:
+                effects = self._session.receive_binary()
+            await self._perform(effects)
+
+    async def _next_message(self) -> Message | None:
+        """The next one, or None when the session's deadline has come."""
+        deadline = self._session.next_deadline
+        delay_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+        try:
+            async with asyncio.timeout(delay_s):
+                return await self._receive()
+        except TimeoutError:
+            return None
+
+    # --- what the session wants ------------------------------------------------------------------
+
+    async def _perform(self, effects: list[Effect]) -> None:
+        """Carry effects out. What is sent gets its place in the line before anything waits."""
+        orders: list[Effect] = []
+        for effect in effects:
+            if isinstance(effect, SendEvent | Close):
+                self._line.append(effect)
+            elif isinstance(effect, CancelResponse):
+                self._stop(f"response {effect.response_id}")
+            elif isinstance(effect, ForgetRecognition):
+                self._stop(f"item {effect.item_id}")
+            else:
+                orders.append(effect)
+        for order in orders:
+            await self._order(order)
+        await self._send_line()
+
+    async def _order(self, order: Effect) -> None:
+        match order:
+            case StartListening():
+                await self._start_listening(order)
+            case Listen(pcm, rate):
+                await self._tell_ear(lambda ear: ear.hear(pcm, rate))
+            case ChangeListening(options):
+                await self._tell_ear(lambda ear: ear.change(options))
+            case StopListening():
+                await self._tell_ear(lambda ear: ear.close())
+                self._ear = None
+            case Recognise():
+                self._begin(f"item {order.item_id}", self._recognise(order))
+            case StartResponse(response_id, what):
+                self._begin(f"response {response_id}", self._respond(response_id, what))
+
+    def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(self._guarded(work))
+        self._tasks[name] = task
+        task.add_done_callback(lambda _: self._tasks.pop(name, None))
+
+    def _stop(self, name: str) -> None:
+        task = self._tasks.get(name)
+        if task is not None:
+            task.cancel()
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except TimeoutError:
+            self._break("its client reads nothing")
+        except Exception as error:
+            log.error("%s failed", self._context.request_id, exc_info=error)
+            self._break("it failed")
+
+    async def _send_line(self) -> None:
+        async with self._turn:
+            while self._line and not self._is_gone:
+                item = self._line.popleft()
+                try:
+                    async with asyncio.timeout(self._service.settings.send_timeout_s):
+                        await self._send(_frame(item))
+                except WebSocketDisconnect:
+                    self._is_gone = True
+
+    # --- listening -------------------------------------------------------------------------------
+
+    async def _start_listening(self, order: StartListening) -> None:
+        request_id = self._context.engine_request_id()
+        stages = self._service.stages
+        ear = LiveEar(self._service.engine, stages.writing, request_id, order.start_ms)
+        try:
+            await ear.open(order.options)
+        except VoxloomError as error:
+            await self._lose_ear(order.epoch, error)
+            return
+        self._ear = ear
+        self._begin(f"ear {order.epoch}", self._follow(ear, order.epoch))
+
+    async def _tell_ear(self, tell: Any) -> None:
+        """The stream may have broken just now; its follower says so."""
+        if self._ear is not None:
+            with contextlib.suppress(UnknownRequestError):
+                await tell(self._ear)
+
+    async def _follow(self, ear: LiveEar, epoch: int) -> None:
+        try:
+            async with aclosing(ear.news()) as news:
+                async for item in news:
+                    await self._perform(self._heard(item, epoch))
+        except VoxloomError as error:
+            await self._lose_ear(epoch, error)
+        finally:
+            await asyncio.shield(ear.abort())
+
+    def _heard(self, item: EarNews, epoch: int) -> list[Effect]:
+        session, now = self._session, time.monotonic()
+        match item:
+            case SpeechBegan(start_ms):
+                return session.take_speech_started(epoch, start_ms, now)
+            case SpeechEnded(end_ms):
+                return session.take_speech_stopped(epoch, end_ms)
+            case WordsFound(start_ms, text):
+                return session.take_live_words(epoch, start_ms, text, now)
+
+    async def _lose_ear(self, epoch: int, error: VoxloomError) -> None:
+        log.warning("%s cannot listen: %s", self._context.request_id, error.message)
+        self._ear = None
+        effects = self._session.take_listening_failure(epoch, error, time.monotonic())
+        await self._perform(effects)
+
+    async def _recognise(self, order: Recognise) -> None:
+        try:
+            words = await self._written(order)
+        except VoxloomError as error:
+            effects = self._session.take_words_failure(order.item_id, error, time.monotonic())
+        else:
+            effects = self._session.take_words(order.item_id, words, time.monotonic())
+        await self._perform(effects)
+
+    async def _written(self, order: Recognise) -> str:
+        """The words of a recording; its passages are told as they come."""
+        audio = await asyncio.to_thread(_as_recording, order.clip.pcm, order.clip.rate)
+        engine = self._service.engine
+        prompt = {"language": order.language, "context": order.prompt}
+        given = {key: value for key, value in prompt.items() if value}
+        recording = Transcription(engine, self._context.engine_request_id(), _Memory(audio))
+        text = ""
+        ticket = engine.admit()
+        try:
+            async with aclosing(recording.passages(given, ticket, None)) as passages:
+                async for passage in passages:
+                    delta = "".join(segment["text"] for segment in passage.segments)
+                    delta = delta if text else delta.lstrip()
+                    text += delta
+                    await self._perform(self._session.take_words_delta(order.item_id, delta))
+        finally:
+            ticket.release()
+        return text.strip()
+
+    # --- answering -------------------------------------------------------------------------------
+
+    async def _respond(self, response_id: str, order: ResponseOrder) -> None:
+        try:
+            await self._answer(response_id, order)
+        except VoxloomError as error:
+            await self._perform(self._session.take_response_failure(response_id, error))
+        except (TimeoutError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            log.error("%s failed to answer", self._context.request_id, exc_info=error)
+            failure = internal_error(self._context.request_id)
+            await self._perform(self._session.take_response_failure(response_id, failure))
+
+    async def _answer(self, response_id: str, order: ResponseOrder) -> None:
+        service = self._service
+        rate = service.engine.pipeline.sample_rate
+        law = _LAWS.get(order.audio_format)
+        encoder = service.encoders.open(_Coding(rate, rate if law is None else _G711_RATE, law))
+        parts = answer(
+            service.engine,
+            service.stages,
+            self._context.engine_request_id(),
+            _prompt(order),
+            speaks=order.voice is not None,
+            ticket=service.engine.admit(),
+        )
+        try:
+            async with aclosing(parts):
+                async for part in parts:
+                    data = b""
+                    if isinstance(part, SoundDelta):
+                        data = bytes(await encoder.encode(part.pcm))
+                    elif isinstance(part, AnswerEnd) and (tail := await encoder.close()):
+                        sound = SoundDelta(memoryview(b""), 0)
+                        await self._perform(self._take(response_id, sound, tail, rate))
+                    await self._perform(self._take(response_id, part, data, rate))
+        finally:
+            encoder.discard()
+
+    def _take(self, response_id: str, part: AnswerPart, data: bytes, rate: int) -> list[Effect]:
+        session, now = self._session, time.monotonic()
+        match part:
+            case TextDelta(text):
+                return session.take_text(response_id, text)
+            case CallDelta(index, call_id, name, arguments):
+                return session.take_call(response_id, index, call_id, name, arguments)
+            case SoundDelta(_, num_samples, words):
+                marks = [(word.last_sample * 1000 / rate, word.last_char) for word in words]
+                duration_ms = num_samples * 1000 / rate
+                return session.take_audio(response_id, data, duration_ms, marks, now)
+            case AnswerEnd(finish_reason, usage):
+                return session.take_response_end(response_id, finish_reason, _usage(usage), now)
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def _break(self, reason: str) -> None:
+        self._context.outcome = "broken"
+        log.warning("%s ends: %s", self._context.request_id, reason)
+        if not self._broken.done():
+            self._broken.set_result(None)
+
+    async def _let_go(self, reader: asyncio.Task[None]) -> None:
+        self._session.end(INTERNAL_ERROR, "")
+        tasks = [reader, *self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+def _prompt(order: ResponseOrder) -> dict[str, Any]:
+    prompt: dict[str, Any] = {"messages": order.messages}
+    if order.tools:
+        tooling: dict[str, Any] = {"tools": order.tools, "tool_choice": order.tool_choice}
+        if order.parallel_tool_calls is not None:
+            tooling["parallel_tool_calls"] = order.parallel_tool_calls
+        prompt["tooling"] = tooling
+    if order.max_tokens is not None:
+        prompt["sampling"] = {"max_tokens": order.max_tokens}
+    if order.voice is not None:
+        prompt |= {"voice": order.voice, "speed": order.speed}
+    return prompt
+
+
+def _usage(usage: dict[str, int]) -> Usage:
+    return Usage(
+        input_text_tokens=usage.get("prompt_tokens", 0),
+        cached_tokens=usage.get("cached_tokens", 0),
+        output_text_tokens=usage.get("completion_tokens", 0),
+    )
+
+
+def _as_recording(pcm: bytes, rate: int) -> Samples:
+    """float32 [samples] at 16 kHz."""
+    samples = np.frombuffer(pcm, "<i2").astype(np.float32) / 32768.0
+    converted: Samples = soxr.resample(samples, rate, SAMPLE_RATE)
+    return converted
+
+
+def _frame(item: SendEvent | Close) -> Message:
+    match item:
+        case SendEvent(data):
+            text = json.dumps(data, separators=(",", ":"))
+            return {"type": "websocket.send", "text": text}
+        case Close(code, reason):
+            return {"type": "websocket.close", "code": code, "reason": reason}
