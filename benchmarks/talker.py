@@ -161,11 +161,9 @@ def _exactness(options: Options) -> Figure:
 def _word_errors(talker: TwoPasses, voice: Voice, options: Options) -> list[Figure]:
     said = _heard_sentences(options.pick(NUM_HEARD, 2))
     bare, recogniser = BareLibrary(), Recogniser()
-    audio = []
-    for spellings in said:
-        ids = phonemes(spellings[0])
-        tokens = talker.write([each.tolist() for each in ids], Style(), 1.0, _SEED)
-        audio.append(np.concatenate([voice.speak(*pair) for pair in zip(ids, tokens, strict=True)]))
+    ids = [phonemes(spellings[0])[0] for spellings in said]
+    tokens = talker.write([each.tolist() for each in ids], Style(), 1.0, _SEED)
+    audio = [voice.speak(*pair) for pair in zip(ids, tokens, strict=True)]
     ours = hear_all(recogniser, audio, said).wer_percent
     theirs = hear_all(recogniser, [bare.speak(one[0]) for one in said], said).wer_percent
     return [

@@ -36,9 +36,9 @@ from worker.models.hibari.shape import VoiceShape
 from worker.models.hibari_talker.prosody import ProsodyStream, Rhythm
 from worker.stage_model import StageContext
 
-MEAN_HZ = 190.0
+MEAN_HZ = 194.0
 """Where ``pitch_range`` counts from: the mean of log f0 of the voice that the talker learned from,
-over 500 sentences."""
+over 16,000 sentences."""
 
 
 class TalkerCode2WavStage(Code2WavStage):

@@ -68,8 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     teaching = commands.add_parser("teach", help="have the teacher speak the sentences")
     teaching.add_argument("--sentences", type=int, default=NUM_SENTENCES)
     fitting = commands.add_parser("fit", help="train on what the teacher said")
-    fitting.add_argument("--steps", type=int, default=4000)
-    fitting.add_argument("--decay", type=int, default=800)
+    fitting.add_argument("--steps", type=int, default=1600)
+    fitting.add_argument("--decay", type=int, default=600)
     for command in (fetching, teaching, fitting):
         command.add_argument("folder", type=Path)
         command.add_argument("--seed", type=int, default=0)

@@ -28,9 +28,9 @@ class Schedule:
     to AdamW's usual step), embeddings and norms with AdamW.
     """
 
-    num_steps: int = 4000
+    num_steps: int = 1600
     num_warm_up: int = 100
-    num_decay: int = 800
+    num_decay: int = 600
     batch_tokens: int = 3000
     learning_rate: float = 2.5e-3
     weight_decay: float = 0.05
@@ -91,6 +91,11 @@ class Fit:
         """How well the model speaks held-out sentences in the teacher's own way."""
         count = min(num_sentences, len(self._held_out))
         return score_neutral(self.net, [self._held_out[index] for index in range(count)])
+
+    @property
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The weights in float32."""
+        return self._masters
 
     def export(self, folder: Path) -> None:
         """Write the weights as Hugging Face has them: config.json and model.safetensors."""
