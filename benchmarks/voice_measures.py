@@ -85,7 +85,7 @@ def formant_shift(original: Envelope, other: Envelope) -> float:
         inner = (octaves - np.log2(shift) >= octaves[0]) & (octaves - np.log2(shift) <= octaves[-1])
         return float(np.corrcoef(moved[inner], other[inner])[0, 1])
 
-    return float(max(_SHIFTS, key=likeness))
+    return float(max(_SHIFTS.tolist(), key=likeness))
 
 
 def _grid_hz() -> Envelope:

@@ -28,6 +28,7 @@ from server.middleware import ApiKeyGate, BodyLimit, CanonicalPaths, Cors, Reque
 from server.routes.chat import CHAT_PATH, chat_routes
 from server.routes.docs import docs_routes
 from server.routes.elevenlabs import elevenlabs_routes
+from server.routes.elevenlabs_socket import elevenlabs_socket_routes
 from server.routes.health import health_routes
 from server.routes.metrics import metrics_routes
 from server.routes.models import model_routes
@@ -142,6 +143,7 @@ def _add_routes(
     app.include_router(speech_socket_routes(service, catalog))
     app.include_router(subtitle_routes(service, catalog))
     app.include_router(elevenlabs_routes(service, catalog))
+    app.include_router(elevenlabs_socket_routes(service, catalog))
     app.include_router(voice_routes(engine))
     app.include_router(transcription_routes(hearing, heard))
     app.include_router(model_routes(catalog, *([] if heard is None else [heard])))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Iterable
 
 from starlette.types import Scope
@@ -30,6 +31,9 @@ _OPEN_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # A browser cannot set headers on a WebSocket; OpenAI's clients put the key in a subprotocol.
 _KEY_SUBPROTOCOL = b"openai-insecure-api-key."
 _ELEVENLABS_HEADER = b"xi-api-key"
+# There the first message may bring the key.
+_KEY_IN_MESSAGE = re.compile(r"/v1/text-to-speech/[^/]+/(multi-)?stream-input\Z")
+_LOCKED = "voxloom.locked"
 
 
 class ApiKeys:
@@ -44,14 +48,17 @@ class ApiKeys:
         if not self._digests or _is_open(scope):
             return
         presented = presented_key(scope)
+        if presented is None and _may_follow(scope):
+            scope[_LOCKED] = True
+            return
         if presented is None:
             raise AuthenticationError(
                 "no API key: send the header 'Authorization: Bearer KEY'", code="missing_api_key"
             )
-        if not self._holds(presented) and not self._was_issued(presented, scope):
+        if not self.holds(presented) and not self._was_issued(presented, scope):
             raise AuthenticationError("the API key is not one of this server's")
 
-    def _holds(self, presented: bytes) -> bool:
+    def holds(self, presented: bytes) -> bool:
         """Compare with every key, at the same cost for each: time must not tell which was near."""
         digest = _digest(presented)
         matches = [hmac.compare_digest(digest, known) for known in self._digests]
@@ -79,6 +86,15 @@ def presented_key(scope: Scope) -> bytes | None:
                 if protocol.strip().startswith(_KEY_SUBPROTOCOL):
                     return bytes(protocol.strip()[len(_KEY_SUBPROTOCOL) :])
     return None
+
+
+def is_locked(scope: Scope) -> bool:
+    """Whether a WebSocket was let through although it has not shown its key."""
+    return bool(scope.get(_LOCKED))
+
+
+def _may_follow(scope: Scope) -> bool:
+    return scope["type"] == "websocket" and _KEY_IN_MESSAGE.match(scope["path"]) is not None
 
 
 def _is_open(scope: Scope) -> bool:

@@ -40,7 +40,12 @@ class SpeechRequests:
         return self._started_at[utterance_index]
 
     async def carry_out(self, effect: Order, plan: SessionPlan) -> None:
-        """Have the engine do what the session wants. Raises ``VoxloomError``."""
+        """Have the engine do what the session wants. Raises ``VoxloomError``.
+
+        An order for a request that is over does nothing: how it ended is on its way.
+        """
+        if not isinstance(effect, StartUtterance) and effect.utterance_index not in self._ids:
+            return
         match effect:
             case StartUtterance(index):
                 await self._start(index, plan)

@@ -15,7 +15,7 @@ import logging
 import time
 from collections import deque
 from contextlib import aclosing
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 from starlette.types import Message, Receive, Send
@@ -42,29 +42,57 @@ from server.sessions.utterance import AudioPiece
 from server.speech_plan import SessionPlan, plan_changes, plan_session
 from server.speech_requests import SpeechRequests
 from server.speech_stream import SpeechService
-from server.speech_units import UnitCoder, coded_pieces
+from server.speech_units import PieceCoder, UnitCoder, coded_pieces
 
 log = logging.getLogger("voxloom.server")
+
+
+class Session(Protocol):
+    """What a socket needs of its session; see ``SpeechSession``."""
+
+    @property
+    def state(self) -> State: ...
+
+    def plan_of(self, utterance_index: int, /) -> SessionPlan: ...
+
+    def is_wanted(self, utterance_index: int, /) -> bool: ...
+
+    def receive_text(self, text: str, now: float) -> list[Effect]: ...
+
+    def receive_binary(self) -> list[Effect]: ...
+
+    def time_out(self) -> list[Effect]: ...
+
+    def end(self, code: int, reason: str) -> list[Effect]: ...
+
+    def take_audio(
+        self, utterance_index: int, piece: AudioPiece, now: float, /
+    ) -> list[Effect]: ...
+
+    def take_end(self, utterance_index: int, /) -> list[Effect]: ...
+
+    def take_failure(self, utterance_index: int, error: VoxloomError, /) -> list[Effect]: ...
 
 
 class SpeechSocket:
     """One connection that has been accepted."""
 
+    # Whether an utterance is spoken when those before it are over, or beside them.
+    in_turn: ClassVar[bool] = True
+
     def __init__(
         self,
         service: SpeechService,
-        catalog: ModelCatalog,
         context: RequestContext,
         receive: Receive,
         send: Send,
+        session: Session,
     ) -> None:
         self._service = service
         self._settings = service.settings
         self._context = context
         self._receive, self._send = receive, send
-        limit = self._settings.max_input_chars or self._settings.max_body_bytes
-        limits = SessionLimits(max_utterance_chars=limit)
-        self._session = SpeechSession(ServerResolver(service, catalog), limits)
+        self._session = session
         self._requests = SpeechRequests(service.engine, context, self._settings.request_timeout_s)
         self._speakers: dict[int, asyncio.Task[None]] = {}
         self._line: deque[Outgoing] = deque()
@@ -113,16 +141,18 @@ class SpeechSocket:
     async def _next_message(self) -> Message | None:
         """The next one, or None if the client has been quiet for too long."""
         while True:
-            if self._session.state is State.NEW:
-                limit_s = self._settings.socket_config_timeout_s
-            else:
-                limit_s = self._settings.socket_idle_timeout_s
-            remaining_s = self._quiet_from + limit_s - time.monotonic()
+            remaining_s = self._quiet_from + self._patience_s() - time.monotonic()
             if remaining_s <= 0:
                 return None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(remaining_s):
                     return await self._receive()
+
+    def _patience_s(self) -> float:
+        """How long the client may be quiet."""
+        if self._session.state is State.NEW:
+            return self._settings.socket_config_timeout_s
+        return self._settings.socket_idle_timeout_s
 
     # --- what the session wants ------------------------------------------------------------------
 
@@ -151,7 +181,7 @@ class SpeechSocket:
             await self._perform(self._session.take_failure(index, error))
             return
         if isinstance(order, StartUtterance):
-            before = list(self._speakers.values())[-1:]
+            before = list(self._speakers.values())[-1:] if self.in_turn else []
             plan = self._session.plan_of(index)
             self._speakers[index] = asyncio.create_task(self._speak(index, plan, before))
 
@@ -198,7 +228,7 @@ class SpeechSocket:
         meter = ListenerMeter(
             self._service.metrics, self._requests.started_at(index), plan.source_rate
         )
-        coder = UnitCoder(self._service.encoders, plan, self._settings.max_complete_s)
+        coder = self._open_coder(plan)
         has_sent = False
         async with (
             aclosing(self._requests.outputs(index)) as outputs,
@@ -214,6 +244,9 @@ class SpeechSocket:
                 if piece.data and not has_sent:
                     has_sent = True
                     meter.first_byte_sent()
+
+    def _open_coder(self, plan: SessionPlan) -> PieceCoder:
+        return UnitCoder(self._service.encoders, plan, self._settings.max_complete_s)
 
     def _note_playing(self, piece: AudioPiece, plan: SessionPlan) -> None:
         """A client is not idle while it plays what it got."""
@@ -237,6 +270,13 @@ class SpeechSocket:
             task.cancel()
         await asyncio.wait(tasks)
         await self._requests.close()
+
+
+def new_session(service: SpeechService, catalog: ModelCatalog) -> SpeechSession:
+    """The session of ``/v1/audio/speech/stream`` on this server."""
+    limit = service.settings.max_input_chars or service.settings.max_body_bytes
+    limits = SessionLimits(max_utterance_chars=limit)
+    return SpeechSession(ServerResolver(service, catalog), limits)
 
 
 class ServerResolver:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from typing import Protocol
 
 from engine.errors import InvalidRequestError
 from engine.outputs import OmniRequestOutput
@@ -11,6 +12,22 @@ from server.metrics import ListenerMeter
 from server.sessions.spoken import WordTime, read_words
 from server.sessions.utterance import AudioPiece
 from server.speech_plan import SIZED_FORMATS, SessionPlan
+
+
+class PieceCoder(Protocol):
+    """Turns the outputs of one utterance into pieces. ``discard`` at the end."""
+
+    def warn(self, warnings: Iterable[str]) -> None:
+        """What was skipped or changed in the text."""
+
+    def take(self, output: OmniRequestOutput) -> AsyncGenerator[AudioPiece, None]:
+        """The pieces that an output with audio completes."""
+
+    def finish(self) -> AsyncGenerator[AudioPiece, None]:
+        """Those that are left when all outputs have come."""
+
+    def discard(self) -> None:
+        """Nobody listens any more."""
 
 
 class UnitCoder:
@@ -112,7 +129,7 @@ class UnitCoder:
 
 
 async def coded_pieces(
-    outputs: AsyncIterator[OmniRequestOutput], coder: UnitCoder, meter: ListenerMeter
+    outputs: AsyncIterator[OmniRequestOutput], coder: PieceCoder, meter: ListenerMeter
 ) -> AsyncGenerator[AudioPiece, None]:
     """What is to be sent of an utterance, in order. Raises what the engine raises."""
     try:

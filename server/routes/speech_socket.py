@@ -8,7 +8,7 @@ from starlette.websockets import WebSocket
 from server.auth import subprotocol_for
 from server.catalog import ModelCatalog
 from server.context import context_of
-from server.speech_socket import SpeechSocket
+from server.speech_socket import SpeechSocket, new_session
 from server.speech_stream import SpeechService
 
 
@@ -20,7 +20,8 @@ def speech_socket_routes(service: SpeechService, catalog: ModelCatalog) -> APIRo
     async def stream_speech(websocket: WebSocket) -> None:
         await websocket.accept(subprotocol_for(websocket.scope))
         context = context_of(websocket.scope)
-        socket = SpeechSocket(service, catalog, context, websocket.receive, websocket.send)
+        session = new_session(service, catalog)
+        socket = SpeechSocket(service, context, websocket.receive, websocket.send, session)
         await socket.run()
 
     return router

@@ -72,8 +72,15 @@ def _parts(
 ) -> Iterator[tuple[bytes | memoryview, tuple[int, int]]]:
     """The data in parts of bounded size, each with its share of the samples."""
     first, last = span
-    num_parts = -(-len(data) // _MAX_EVENT_BYTES)
-    for number in range(num_parts):
-        begin, end = number * _MAX_EVENT_BYTES, min(len(data), (number + 1) * _MAX_EVENT_BYTES)
+    begin = 0
+    for part in parts_of(data):
+        end = begin + len(part)
         share = [first + (last - first) * place // len(data) for place in (begin, end)]
-        yield data[begin:end], (share[0], share[1])
+        yield part, (share[0], share[1])
+        begin = end
+
+
+def parts_of(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
+    """The data in parts that an event may hold."""
+    for begin in range(0, len(data), _MAX_EVENT_BYTES):
+        yield data[begin : begin + _MAX_EVENT_BYTES]

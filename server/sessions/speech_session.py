@@ -19,7 +19,6 @@ from server.sessions import speech_events as events
 from server.sessions.audio_effects import audio_effects, end_unit
 from server.sessions.effects import (
     Abort,
-    AppendText,
     ChangeVoice,
     Close,
     Effect,
@@ -29,7 +28,7 @@ from server.sessions.effects import (
     StartUtterance,
 )
 from server.sessions.messages import parse_message
-from server.sessions.utterance import AudioPiece, Utterance
+from server.sessions.utterance import AudioPiece, Utterance, append_text
 from server.speech_plan import SessionPlan
 
 
@@ -340,16 +339,9 @@ class SpeechSession:
 
     def _append(self, utterance: Utterance, text: str, now: float) -> list[Effect]:
         """Pass text on; behind a clause, have it spoken if the listener would run dry."""
-        utterance.text.append(text)
         plan = self._plans[utterance.index]
         is_cut = plan.granularity == "clause" and utterance.would_run_dry(now, plan.source_rate)
-        cut = utterance.clauses.feed(text, cut=is_cut)
-        if cut is None:
-            return [AppendText(utterance.index, text)]
-        effects: list[Effect] = [FlushText(utterance.index)]
-        if cut > 0:
-            effects.insert(0, AppendText(utterance.index, text[:cut]))
-        return [*effects, AppendText(utterance.index, text[cut:])] if text[cut:] else effects
+        return append_text(utterance, text, is_cut=is_cut)
 
     def _finish(self, utterance: Utterance, **ending: bool) -> list[Effect]:
         self._forget(utterance)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from server.sessions.clauses import ClauseFinder
+from server.sessions.effects import AppendText, Effect, FlushText
 from server.sessions.spoken import TextLog, WordLedger, WordTime
 
 # English speech has about 15 characters a second.
@@ -110,3 +111,15 @@ class Utterance:
         self.num_samples += piece.num_samples
         self.num_spoken_chars = max(self.num_spoken_chars, piece.span[1])
         return self.unit
+
+
+def append_text(utterance: Utterance, text: str, *, is_cut: bool) -> list[Effect]:
+    """Pass text on; if ``is_cut`` and a clause ends in it, have it spoken up to there."""
+    utterance.text.append(text)
+    cut = utterance.clauses.feed(text, cut=is_cut)
+    if cut is None:
+        return [AppendText(utterance.index, text)]
+    effects: list[Effect] = [FlushText(utterance.index)]
+    if cut > 0:
+        effects.insert(0, AppendText(utterance.index, text[:cut]))
+    return [*effects, AppendText(utterance.index, text[cut:])] if text[cut:] else effects

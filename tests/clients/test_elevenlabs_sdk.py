@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -16,9 +17,12 @@ from elevenlabs.core.api_error import ApiError
 
 from tests.clients.conftest import KEY
 from tests.clients.speech import TEXT, check_speech
+from tests.clients.tls_proxy import tls_in_front
 from tests.e2e.server_process import ServerProcess
 
 PACE = (2.0, 4.5)
+# The client reads how its socket was closed in a way that websockets will drop one day.
+old_way = pytest.mark.filterwarnings("ignore:ConnectionClosed.[a-z]+ is deprecated")
 PRICE = "It cost $3.50, she said. Really?"
 
 
@@ -140,3 +144,41 @@ def test_the_key_is_taken_from_the_clients_own_header(locked_server: ServerProce
     with open_eleven(locked_server, "wrong") as client, pytest.raises(ApiError) as caught:
         client.voices.get_all()
     assert caught.value.status_code == 401
+
+
+@pytest.fixture
+def secure(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ElevenLabs]:
+    """The client opens its WebSocket with TLS, whatever its address says."""
+    with tls_in_front(server.port, tmp_path) as (port, authority), httpx.Client() as http:
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        yield ElevenLabs(base_url=f"https://127.0.0.1:{port}", api_key="any", httpx_client=http)
+
+
+def tokens() -> Iterator[str]:
+    for word in f"{TEXT} And then it slept.".split(" "):
+        yield f"{word} "
+
+
+@old_way
+@pytest.mark.parametrize(("name", "fmt"), [("mp3_44100_128", "mp3"), ("pcm_24000", "pcm")])
+def test_text_is_spoken_while_it_is_written(secure: ElevenLabs, name: str, fmt: str) -> None:
+    parts = secure.text_to_speech.convert_realtime(
+        "alloy",
+        text=tokens(),
+        model_id="eleven_flash_v2_5",
+        output_format=name,
+        voice_settings=VoiceSettings(stability=0.5, similarity_boost=0.8, speed=1.1),
+    )
+
+    check_speech(b"".join(parts), fmt, 2.5, 6.0)
+
+
+@old_way
+def test_a_realtime_error_tells_the_client_what_is_wrong(secure: ElevenLabs) -> None:
+    with pytest.raises(ApiError) as caught:
+        list(secure.text_to_speech.convert_realtime("nobody", text=tokens()))
+
+    assert "voice_id 'nobody' does not exist" in str(caught.value.body)
+    assert caught.value.status_code == 1008

@@ -71,6 +71,7 @@ async def connected(
 ) -> AsyncIterator[AsgiSocket]:
     """A socket of the app; at the end the client leaves, and the app must be done with it."""
     socket = AsgiSocket()
+    path, _, query = path.partition("?")
     scope = {
         "type": "websocket",
         "asgi": {"version": "3.0", "spec_version": "2.4"},
@@ -78,7 +79,7 @@ async def connected(
         "scheme": "ws",
         "path": path,
         "raw_path": path.encode(),
-        "query_string": b"",
+        "query_string": query.encode(),
         "root_path": "",
         "headers": [],
         "client": ("127.0.0.1", 1),

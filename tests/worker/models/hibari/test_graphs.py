@@ -34,8 +34,10 @@ def _rename_everything(model: onnx.ModelProto) -> None:
     for node in graph.node:
         node.input[:] = [renamed(name) for name in node.input]
         node.output[:] = [renamed(name) for name in node.output]
-    for each in (*graph.initializer, *graph.value_info):
-        each.name = renamed(each.name)
+    for tensor in graph.initializer:
+        tensor.name = renamed(tensor.name)
+    for value in graph.value_info:
+        value.name = renamed(value.name)
 
 
 def test_seams_are_found_by_structure_not_by_name(tmp_path: Path) -> None:
