@@ -171,7 +171,7 @@ class VllmBackend:
             )
         except Exception as error:
             self._drop_credits([own.request_id, *(c.request_id for c in companions.values())])
-            self._transport.send(stage_error(own.request_id, error))
+            self._transport.send(stage_error(own.request_id, error, None, own.trace_headers))
             return
         self._streams[own.request_id] = stream
         self._check_credit(own.request_id)
@@ -188,7 +188,8 @@ class VllmBackend:
         error = task.exception()
         if error is not None and not self._engine.is_dead:
             self._flush()  # what came before the failure
-            self._transport.send(stage_error(request_id, error, stream.failed_input))
+            trace = stream.request.trace_headers
+            self._transport.send(stage_error(request_id, error, stream.failed_input, trace))
         self._check_trial()
 
     def _abort(self, request_ids: list[str]) -> None:
