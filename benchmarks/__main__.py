@@ -25,6 +25,7 @@ NAMES = (
     "voices",
     "traffic",
     "sockets",
+    "talker",
     "crowd",
     "guided_tokens",
 )

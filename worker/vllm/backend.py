@@ -187,7 +187,8 @@ class VllmBackend:
         except Exception as error:
             # The orchestrator ends the group, and with its abort what is left of it here.
             self._drop_credits([message.request_id])
-            self._transport.send(stage_error(message.request_id, error))
+            failure = stage_error(message.request_id, error, None, message.trace_headers)
+            self._transport.send(failure)
             return
         self._streams[own.request_id] = stream
         self._check_credit(own.request_id)
@@ -204,7 +205,8 @@ class VllmBackend:
         error = task.exception()
         if error is not None and not self._engine.is_dead:
             self._flush()  # what came before the failure
-            self._transport.send(stage_error(request_id, error, stream.failed_input))
+            trace = stream.request.trace_headers
+            self._transport.send(stage_error(request_id, error, stream.failed_input, trace))
         self._check_trial()
 
     def _abort(self, request_ids: list[str]) -> None:
