@@ -46,6 +46,7 @@ class StageSubmissionMessage(Message, tag="stage_submission"):
     final_stage_id: int
     final_output_stage_ids: list[int]
     output_prompt_text: str | None = None
+    lora: str | None = None
     companions: list[CompanionSpec] = msgspec.field(default_factory=list)
     priority: int = 0
     seed: int = 0

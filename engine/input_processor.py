@@ -37,7 +37,7 @@ from engine.pipeline import (
     PromptExpand,
     PromptExpansion,
     PromptTransform,
-    load_object,
+    load_function,
 )
 
 # Keys that only a prompt transform may set; a client's own are dropped before it runs.
@@ -66,7 +66,7 @@ class AddRequest:
     final_stage_id: int = 0
     final_output_stage_ids: Sequence[int] | None = None
     arrival_time: float | None = None
-    lora_request: Any = None
+    lora_request: str | None = None
     tokenization_kwargs: Mapping[str, Any] | None = None
     trace_headers: Mapping[str, str] | None = None
     priority: int = 0
@@ -90,13 +90,8 @@ class InputProcessor:
 
     def __init__(self, pipeline: PipelineConfig) -> None:
         self._pipeline = pipeline
-        self._transform: PromptTransform | None = None
-        self._expand: PromptExpand | None = None
-        if pipeline.prompt_expand_func is not None:
-            self._expand = load_object(pipeline.prompt_expand_func, "prompt_expand_func")
-        if pipeline.prompt_transform_func is not None:
-            key = "prompt_transform_func"
-            self._transform = load_object(pipeline.prompt_transform_func, key)
+        self._expand: PromptExpand | None = load_function(pipeline, "prompt_expand_func")
+        self._transform: PromptTransform | None = load_function(pipeline, "prompt_transform_func")
 
     def process(self, request: AddRequest) -> ProcessedInput:
         """The submission of a new request. Raises ``InvalidRequestError``."""
@@ -125,6 +120,7 @@ class InputProcessor:
             prompt=prompt,
             original_prompt=original,
             output_prompt_text=request.prompt_text,
+            lora=request.lora_request,
             sampling_params_list=sampling,
             final_stage_id=final_stage_id,
             final_output_stage_ids=output_ids,
@@ -224,16 +220,34 @@ class InputProcessor:
         return list(given)
 
     def _check_supported(self, request: AddRequest) -> None:
-        """Refuse by name what only a language-model stage could act on."""
+        """Refuse by name what only a language-model stage could act on, or none does."""
+        for name in ("tokenization_kwargs", "reasoning_ended"):
+            if getattr(request, name) is not None:
+                raise InvalidRequestError(
+                    f"{name} cannot be used: the model families of this server make their own"
+                    " prompts",
+                    param=name,
+                )
         if any(stage.stage_type == "llm" for stage in self._pipeline.stages):
+            self._check_lora(request.lora_request)
             return
-        for name in ("lora_request", "tokenization_kwargs", "reasoning_ended", "prompt_text"):
+        for name in ("lora_request", "prompt_text"):
             if getattr(request, name) is not None:
                 raise self._unsupported(name)
         for params in request.sampling_params_list or ():
             for name in _LLM_SAMPLING:
                 if getattr(params, name) not in (None, {}):
                     raise self._unsupported(name)
+
+    def _check_lora(self, name: str | None) -> None:
+        """A LoRA is asked for by its name, and of the stage that reads the prompt."""
+        llm = self._pipeline.stages[0].llm
+        known = [lora.name for lora in llm.loras] if llm is not None else []
+        if name is not None and name not in known:
+            raise InvalidRequestError(
+                f"lora_request must be one of {', '.join(known) or 'none'}, got {name!r}",
+                param="lora_request",
+            )
 
     def _unsupported(self, name: str) -> InvalidRequestError:
         return InvalidRequestError(

@@ -61,9 +61,9 @@ class StageRequest(Message, tag="stage_request"):
     past what it had done. The ``group_size`` requests of one ``group_id`` are stepped together or
     not at all.
 
-    For a language model the passages before ``first_passage`` were made of inputs that are done
-    with, those before ``open_passage`` have ended, and ``prefix_tokens`` are what it had of that
-    one.
+    For a language model ``lora`` is the LoRA that the caller asked for, the passages before
+    ``first_passage`` were made of inputs that are done with, those before ``open_passage`` have
+    ended, and ``prefix_tokens`` are what it had of that one.
     """
 
     request_id: str
@@ -85,6 +85,7 @@ class StageRequest(Message, tag="stage_request"):
     num_sent: int = 0
     paused: bool = False
     suspect: bool = False
+    lora: str | None = None
     first_passage: int = 0
     open_passage: int = 0
     prefix_tokens: list[int] = msgspec.field(default_factory=list)

@@ -37,6 +37,7 @@ class _SnapshotCollector(Collector):
         yield from _request_metrics(snapshot)
         yield from _stage_gauges(snapshot)
         yield from _stage_counters(snapshot)
+        yield from _replica_metrics(snapshot)
 
 
 def _request_metrics(snapshot: Snapshot) -> Iterator[Metric]:
@@ -98,3 +99,18 @@ def _stage_counters(snapshot: Snapshot) -> Iterator[Metric]:
         for stage in snapshot.stages:
             family.add_metric([stage.name], value(stage))
         yield family
+
+
+def _replica_metrics(snapshot: Snapshot) -> Iterator[Metric]:
+    """What replicas sent of engines of their own (vLLM), under their own names."""
+    families: dict[str, Metric] = {}
+    for stage in snapshot.stages:
+        for rank, sent in sorted(stage.replica_metrics.items()):
+            where = {"stage": stage.name, "replica": str(rank)}
+            for family in sent:
+                metric = families.setdefault(
+                    family.name, Metric(family.name, family.documentation, family.kind)
+                )
+                for sample in family.samples:
+                    metric.add_sample(sample.name, sample.labels | where, sample.value)
+    yield from families.values()

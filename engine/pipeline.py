@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -187,7 +189,8 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     ``voices_func`` returns the voices (``Voice``), first the default one. ``models`` are the model
     names under which clients ask for this pipeline, first its own. ``requires`` are import packages
     that it cannot run without, and ``extra`` the extra of voxloom's that installs them. Segments of
-    a resumable request hold what ``input_type`` says.
+    a resumable request hold what ``input_type`` says. Its functions get ``options`` as keyword
+    arguments: so one family's functions serve many models.
     """
 
     name: str
@@ -201,6 +204,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     voices_func: str | None = None
     prompt_transform_func: str | None = None
     prompt_expand_func: str | None = None
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
     group_deadline_s: float = 30.0
 
     def __post_init__(self) -> None:
@@ -262,8 +266,20 @@ def load_object(dotted: str, key: str) -> Any:
         raise ConfigError(f"{key}: cannot load {dotted!r}: {error}") from error
 
 
+def load_function(pipeline: PipelineConfig, key: str) -> Callable[..., Any] | None:
+    """The function that the pipeline names under ``key``, given its options; None without one."""
+    dotted = getattr(pipeline, key)
+    if dotted is None:
+        return None
+    function = load_object(dotted, key)
+    try:
+        inspect.signature(function).bind_partial(**pipeline.options)
+    except TypeError as error:
+        raise ConfigError(f"options: {error}, in {dotted}") from error
+    return partial(function, **pipeline.options)
+
+
 def load_voices(pipeline: PipelineConfig) -> tuple[Voice, ...]:
     """The voices of a pipeline; a pipeline without a voice list has none."""
-    if pipeline.voices_func is None:
-        return ()
-    return tuple(load_object(pipeline.voices_func, "voices_func")())
+    voices_func = load_function(pipeline, "voices_func")
+    return () if voices_func is None else tuple(voices_func())

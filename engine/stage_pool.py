@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from engine.messages import Fingerprint
+from engine.messages import Fingerprint, MetricFamily
 from engine.pipeline import StageConfig
 
 
@@ -22,7 +22,8 @@ class Replica:
 
     ``num_data_sent`` counts its data-lane messages; ``num_held`` is how many requests it said it
     holds in its last pong; ``on_trial`` is the suspect that it is stepping alone now.
-    ``started_at`` is None while it waits for a machine to run on.
+    ``started_at`` is None while it waits for a machine to run on. ``metrics`` are the last that it
+    sent of an engine of its own.
     """
 
     replica_id: str
@@ -37,6 +38,7 @@ class Replica:
     on_trial: str | None = None
     fingerprint: Fingerprint | None = None
     pid: int | None = None
+    metrics: list[MetricFamily] = field(default_factory=list)
 
 
 class StagePool:

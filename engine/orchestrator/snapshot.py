@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from engine.messages import MetricFamily
 from engine.orchestrator.core import OrchestratorCore
 from engine.orchestrator.counters import CoreCounters, StageCounters
 
 
 @dataclass(frozen=True, slots=True)
 class StageSnapshot:
-    """One stage: its replicas and what its steps did so far."""
+    """One stage: its replicas and what its steps did so far.
+
+    ``replica_metrics`` are those of the engines that replicas run, by rank.
+    """
 
     name: str
     num_ready: int
@@ -19,6 +23,7 @@ class StageSnapshot:
     num_restarts: int
     failure: str | None
     counters: StageCounters
+    replica_metrics: dict[int, list[MetricFamily]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ def take_snapshot(core: OrchestratorCore) -> Snapshot:
             num_restarts=health.num_restarts,
             failure=health.failure,
             counters=replace(counters),
+            replica_metrics={r.rank: r.metrics for r in pool.ready() if r.metrics},
         )
         for pool, health, counters in zip(
             core.pools, core.supervisor.health, core.counters.stages, strict=True

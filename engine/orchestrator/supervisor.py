@@ -106,6 +106,7 @@ class ReplicaSupervisor:
             replica = found[1]
             replica.last_pong_at, replica.last_pong_seq = now, message.seq
             replica.num_held = message.num_requests
+            replica.metrics = replica.metrics if message.metrics is None else message.metrics
 
     def ping_all(self) -> int:
         """Ask every ready replica for a sign of life; the number that their answers repeat."""

@@ -71,7 +71,10 @@ class AudioReader:
                 head = head[:num_samples]
             parts.append(head)
             num_samples -= len(head)
-        return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+        if not parts:
+            return np.zeros(0, np.float32)
+        # A file of floats may hold anything.
+        return np.clip(np.nan_to_num(np.concatenate(parts), copy=False), -1.0, 1.0)
 
     def _open(self, file: BinaryIO) -> Any:
         try:
@@ -129,8 +132,8 @@ class AudioReader:
         if frame is not None:
             frame.pts = None
         for resampled in self._resampler.resample(frame):
-            samples = resampled.to_ndarray().reshape(-1).astype(np.float32, copy=False)
-            yield np.clip(np.nan_to_num(samples, copy=False), -1.0, 1.0)
+            plane = np.frombuffer(resampled.planes[0], np.float32)
+            yield plane[: resampled.samples].copy()
 
     def _refuse(self, reason: str) -> InvalidRequestError:
         return InvalidRequestError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from engine.input_processor import (
     remove_artifacts,
 )
 from engine.messages import Prompt, SamplingParams
-from engine.pipeline import LlmConfig, PipelineConfig, StageConfig
+from engine.pipeline import LlmConfig, LoraModule, PipelineConfig, StageConfig
 
 SEEN: list[Prompt] = []
 
@@ -178,9 +177,12 @@ def test_a_transform_that_does_not_exist_fails_when_the_engine_is_made() -> None
         InputProcessor(pipeline(prompt_transform_func="nowhere:nothing"))
 
 
-def test_language_model_arguments_pass_where_there_is_such_a_stage() -> None:
-    stages = (StageConfig(name="a", model="m:m", stage_type="llm", llm=LlmConfig(checkpoint="x")),)
-    config = PipelineConfig(name="p", description="d", stages=stages)
-    request = AddRequest("r", "hi", tokenization_kwargs={"truncate": True})
-    make: Callable[[], ProcessedInput] = lambda: InputProcessor(config).process(request)  # noqa: E731
-    assert make().submission.prompt["text"] == "hi"
+def test_a_lora_that_the_language_model_declares_is_passed_on_and_another_refused() -> None:
+    llm = LlmConfig(checkpoint="c", loras=(LoraModule(name="bright", path="p"),))
+    stages = (StageConfig(name="a", model="m:m", stage_type="llm", llm=llm),)
+    processor = InputProcessor(PipelineConfig(name="p", description="d", stages=stages))
+    processed = processor.process(AddRequest("r", "hi", lora_request="bright"))
+    assert processed.submission.lora == "bright"
+    with pytest.raises(InvalidRequestError, match="must be one of bright, got 'dark'") as caught:
+        processor.process(AddRequest("r", "hi", lora_request="dark"))
+    assert caught.value.param == "lora_request"

@@ -130,3 +130,15 @@ def test_a_pipeline_says_what_is_missing_and_how_to_install_it() -> None:
     with pytest.raises(ConfigError, match=r"needs no_such_package: pip install 'voxloom\[more\]'"):
         check_installed(pipeline)
     check_installed(load_pipeline("sine"))
+
+
+def test_functions_get_the_options_of_their_pipeline() -> None:
+    orpheus, llasa = (load_pipeline(f"lm-codec-{name}") for name in ("orpheus", "llasa"))
+    assert orpheus.voices_func == llasa.voices_func
+    assert [load_voices(pipeline)[0].id for pipeline in (orpheus, llasa)] == ["tara", "random"]
+
+
+def test_options_that_a_function_does_not_take_are_refused() -> None:
+    pipeline = msgspec.structs.replace(load_pipeline("sine"), options={"mood": "good"})
+    with pytest.raises(ConfigError, match=r"options: .*'mood', in worker.models.sine.adapter"):
+        load_voices(pipeline)

@@ -90,7 +90,7 @@ class Passage:
     the logits of the request's own row and u those of the companion's. A request with a companion
     must have its row in every passage. ``number`` counts the passages of the request from 0 on,
     whatever was replayed: the source starts at ``request.first_passage``. ``lora`` is a name
-    declared under ``llm.loras``.
+    declared under ``llm.loras``; None is that which the caller asked for, if any.
     """
 
     number: int

@@ -167,6 +167,7 @@ class RequestStream:
             prefix,
             alone,
             request.trace_headers,
+            passage.lora or request.lora,
         )
         return _Turn(passage, await self._engine.submit(submission))
 

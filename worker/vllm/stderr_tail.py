@@ -14,6 +14,8 @@ from typing import Self
 
 # Tracebacks of vLLM's processes are about a hundred lines long, and there are up to three.
 _MAX_LINES = 600
+# What is in the pipe is read within this time.
+_DRAIN_S = 0.5
 # A traceback's last line: an exception's name and message, perhaps behind a log prefix.
 _CAUSE = re.compile(r"(?:^|\s)((?:[A-Za-z_]+\.)*[A-Z]\w*(?:Error|Exception)): (.+)$")
 # These only say that something else failed.
@@ -27,7 +29,7 @@ class StderrTail:
         self._lines: deque[str] = deque(maxlen=_MAX_LINES)
 
     def __enter__(self) -> Self:
-        self._saved = os.dup(2)
+        self._saved, self._is_open = os.dup(2), True
         read_end, write_end = os.pipe()
         os.dup2(write_end, 2)
         os.close(write_end)
@@ -41,8 +43,17 @@ class StderrTail:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Processes that were started meanwhile keep their end: the thread goes on for them.
-        os.dup2(self._saved, 2)
+        self.close()
+
+    def close(self) -> None:
+        """Put the descriptor back, and wait for what is still on its way.
+
+        Processes that were started meanwhile and live keep their end: the thread goes on for them.
+        """
+        if self._is_open:
+            self._is_open = False
+            os.dup2(self._saved, 2)
+        self._thread.join(_DRAIN_S)
 
     def cause(self) -> str | None:
         """The message of the first exception that names a cause, of those that came last."""
@@ -57,3 +68,4 @@ class StderrTail:
                 os.write(self._saved, data)
                 *lines, rest = (rest + data).split(b"\n")
                 self._lines.extend(line.decode(errors="replace") for line in lines)
+        os.close(self._saved)

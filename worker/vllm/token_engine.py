@@ -35,6 +35,7 @@ class Submission:
     prefix: Sequence[int] = ()
     alone: bool = False
     trace_headers: dict[str, str] | None = None
+    lora: str | None = None
 
 
 class TokenEngine:
@@ -65,7 +66,7 @@ class TokenEngine:
         from vllm.exceptions import VLLMClientError
 
         max_tokens = self._check(submission)
-        lora = self._lora(submission.passage.lora)
+        lora = self._lora(submission.lora)
         decoding = Decoding(self._engine)
         group_id = f"{submission.request_id}.{next(self._ids)}"
         try:

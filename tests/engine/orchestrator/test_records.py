@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.messages import OutputRow
 from engine.orchestrator.records import StageProgress
 
 
@@ -86,3 +87,33 @@ def test_gaps_are_counted_only_while_no_output_comes_between(moves: list[int]) -
         progress.position += move
         run = run + 1 if move == 0 and run else 1
         assert progress.count_gap() == run
+
+
+def token_row(*tokens: int, ends: bool = False, units_done: int = 0) -> OutputRow:
+    return OutputRow(
+        "r", num_samples=len(tokens), tokens=list(tokens), ends_passage=ends, units_done=units_done
+    )
+
+
+def test_only_the_tokens_of_the_open_passage_are_kept() -> None:
+    progress = StageProgress()
+    for row in (token_row(1, 2), token_row(3, ends=True), token_row(4), token_row(5)):
+        progress.take_row(row, 1)
+    assert (progress.position, progress.open_passage, progress.open_tokens) == (5, 1, [4, 5])
+    assert progress.first_passage == 0
+
+
+def test_a_checkpoint_counts_the_passages_before_it_as_done_with() -> None:
+    progress = journal("text")
+    progress.take_row(token_row(1, ends=True), 1)
+    progress.take_row(token_row(2, ends=True, units_done=2), 1)
+    assert (progress.first_passage, progress.open_passage) == (2, 2)
+
+
+def test_a_cut_forgets_the_open_passage_and_never_uses_its_number_again() -> None:
+    progress = journal("text")
+    progress.take_row(token_row(1, 2), 1)
+    progress.cut()
+    assert (progress.first_passage, progress.open_passage, progress.open_tokens) == (1, 1, [])
+    progress.cut()
+    assert progress.open_passage == 1

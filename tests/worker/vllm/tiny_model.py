@@ -56,30 +56,30 @@ def prompt_of(number: int, length: int) -> list[int]:
 
 
 @torch.inference_mode()
-def next_logits(model: Any, prompt: Sequence[int], tokens: Sequence[int]) -> torch.Tensor:
-    """float32 [vocabulary], behind the prompt and the tokens."""
-    ids = torch.tensor([[*prompt, *tokens]])
-    logits: torch.Tensor = model(ids).logits[0, -1].float()
+def all_logits(model: Any, prompt: Sequence[int], tokens: Sequence[int]) -> torch.Tensor:
+    """float32 [len(tokens), vocabulary]: row i is what token i was chosen from."""
+    ids = torch.tensor([[*prompt, *tokens[:-1]]])
+    logits: torch.Tensor = model(ids).logits[0, len(prompt) - 1 :].float()
     return logits
 
 
-def first_mismatch(
+def find_mismatches(
     model: Any,
     guided: Sequence[int],
     free: Sequence[int] | None,
     scale: float,
     tokens: Sequence[int],
-) -> tuple[int, float] | None:
-    """Where ``tokens`` leave the greedy two-pass loop, and by which gap of the two best logits.
+) -> list[int]:
+    """Where ``tokens`` are not those of the greedy loop of two passes, ``u + scale * (c - u)``.
 
     The loop is fed the tokens under test, so that one rounding does not decide all that follows.
+    Where the two best logits are closer than ``MIN_GAP`` either may be taken.
     """
-    for number in range(len(tokens)):
-        logits = next_logits(model, guided, tokens[:number])
-        if free is not None:
-            u = next_logits(model, free, tokens[:number])
-            logits = u + scale * (logits - u)
-        best = torch.topk(logits, 2)
-        if int(best.indices[0]) != tokens[number]:
-            return number, float(best.values[0] - best.values[1])
-    return None
+    logits = all_logits(model, guided, tokens)
+    if free is not None:
+        u = all_logits(model, free, tokens)
+        logits = u + scale * (logits - u)
+    best = torch.topk(logits, 2, dim=-1)
+    is_clear = best.values[:, 0] - best.values[:, 1] > MIN_GAP
+    is_other = best.indices[:, 0] != torch.tensor(list(tokens))
+    return [int(i) for i in (is_other & is_clear).nonzero()]

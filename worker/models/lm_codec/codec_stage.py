@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 import torch
 
@@ -22,8 +23,6 @@ from worker.stage_model import RowStatus, StageContext, StepOutput
 
 # First and last character of a passage in the request's text, and whether it ends with the chunk.
 SentencePart: TypeAlias = tuple[int, int, bool]
-
-_OPTIONS = frozenset({"description", "device"})
 
 
 @dataclass(slots=True)
@@ -167,22 +166,23 @@ class CodecStage:
             raise StageFailedError("the codec got codes that are outside of its codebooks")
 
 
+class CodecOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``description``: a name or a path. ``device``: auto, cpu, cuda or cuda:N."""
+
+    description: str
+    device: str = "auto"
+
+
 def load(context: StageContext) -> CodecStage:
-    """Options: ``description`` (a name or a path), ``device`` (auto, cpu, cuda, cuda:N)."""
-    options = context.stage.options
-    unknown = sorted(options.keys() - _OPTIONS)
-    if unknown or "description" not in options:
-        raise ConfigError(
-            f"stage {context.stage.name!r}: options are description and device; "
-            f"got {', '.join(sorted(options)) or 'none'}"
-        )
-    description = load_description(options["description"])
+    """The stage with its codec, warmed up. Raises ``ConfigError``."""
+    options = context.read_options(CodecOptions)
+    description = load_description(options.description)
     if description.codec.sample_rate != context.pipeline.sample_rate:
         raise ConfigError(
             f"sample_rate must be {description.codec.sample_rate}, as {description.name} has it, "
             f"got {context.pipeline.sample_rate}"
         )
-    device = pick_device(options.get("device", "auto"))
+    device = pick_device(options.device)
     columns = [0] * len(description.codec.codebook_sizes)
     for slot in description.tokens.frame:
         columns[slot.codebook] += 1

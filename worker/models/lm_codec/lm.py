@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from engine.errors import ConfigError, InvalidRequestError, StageFailedError
 from engine.messages import Payload, SamplingParams, StageInteraction, StageRequest, StageUpdate
 from engine.pipeline import load_object
@@ -22,8 +24,9 @@ from worker.models.lm_codec.description import (
 )
 from worker.models.lm_codec.prompts import PromptBuilder
 from worker.models.lm_codec.texts import PieceSource, TextPiece
-from worker.models.lm_codec.units import make_unit, passage_seed
+from worker.models.lm_codec.units import make_unit
 from worker.models.lm_codec.windows import WindowCutter
+from worker.seeds import nth_seed
 from worker.stage_model import StageContext
 from worker.vllm.adapter import Burst, Passage, Row
 from worker.vllm.sampling import TokenSampling, read_sampling, refuse_penalties
@@ -188,7 +191,7 @@ class CodecLm:
         if is_guided and description.guidance is not None:
             null_prompt = description.guidance.null_prompt
             rows.append(Row(NULL_ROLE, self._builder.build(null_prompt, speaker.voice, fields)))
-        seed = passage_seed(request.seed, number)
+        seed = nth_seed(request.seed, number)
         return Passage(
             number=number,
             rows=tuple(rows),
@@ -226,12 +229,18 @@ class CodecLm:
         return sampling
 
 
+class LmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``description``: a name or a path."""
+
+    description: str
+
+
 def load(context: StageContext) -> CodecLm:
-    """Options: ``description``, a name or a path. The tokenizer is that of the checkpoint."""
-    stage = context.stage
-    if stage.options.keys() != {"description"} or stage.llm is None:
-        raise ConfigError(f"stage {stage.name!r}: it needs the option description, and no other")
-    name = stage.options["description"]
+    """With the tokenizer of the stage's checkpoint. Raises ``ConfigError``."""
+    name = context.read_options(LmOptions).description
+    llm = context.stage.llm
+    if llm is None:
+        raise ConfigError(f"stage {context.stage.name!r} must have stage_type: llm")
     description = load_description(name)
-    builder = PromptBuilder.load(name, description, stage.llm.tokenizer or stage.llm.checkpoint)
+    builder = PromptBuilder.load(name, description, llm.tokenizer or llm.checkpoint)
     return CodecLm(description, builder, description_path(name))

@@ -159,7 +159,7 @@ class LiveEar:
         if payload.get("clear"):
             self._listener.clear()
         heard = [] if audio is None else self._listener.feed(audio)
-        return heard + self._listener.commit() if update.final else heard
+        return heard + self._listener.finish() if update.final else heard
 
     def _interact(self, interaction: StageInteraction) -> list[Heard]:
         if interaction.kind == "flush":

@@ -130,6 +130,11 @@ class Listener:
         self.clear()
         return heard
 
+    def finish(self) -> list[Heard]:
+        """No more audio comes: end the turn that has begun, or without detection what there is."""
+        is_open = self._detection is None or self._turn_first is not None
+        return self.commit() if is_open else []
+
     def settled_sample(self) -> int | None:
         """What came before this sample need not be heard again by a replay; None: all of it."""
         if self._turn_first is not None or self._detection is None:

@@ -65,6 +65,75 @@ def outetts_tokenizer() -> Path:
     return _save("outetts", 300, control + codes, bos=None)
 
 
+@functools.cache
+def talking_orpheus() -> Path:
+    """A checkpoint of Orpheus's kind whose greedy tokens are whole frames, and that stops.
+
+    Weights are random but for this: each token knows its place in a frame and asks for the next
+    place; a head that looks at all tokens alike sees which share of them is the prompt, and the
+    stop token wins at a frame's end when that share is small. So speech is as long as its text.
+    """
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(3)
+    config = LlamaConfig(
+        vocab_size=_NUM_LLAMA_TOKENS + 256 + _NUM_CUSTOM_TOKENS + 1,
+        hidden_size=64,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=8192,
+        tie_word_embeddings=False,
+        bos_token_id=128000,
+        eos_token_id=None,
+        dtype="float32",
+    )
+    model = LlamaForCausalLM(config).float().eval()
+    with torch.no_grad():
+        _teach(model, torch)
+    model.save_pretrained(orpheus_tokenizer())
+    return orpheus_tokenizer()
+
+
+_STOP, _FIRST_CODE, _CODES = 128258, 128266, 4096
+# Places in the hidden state: what a token is in the frame, whether it is of the prompt, the share
+# of such tokens, and a constant. The rest is random.
+_PROMPT, _SHARE, _ONE, _REST = 7, 8, 9, 10
+
+
+def _teach(model: Any, torch: Any) -> None:
+    embedding, head = model.model.embed_tokens.weight, model.lm_head.weight
+    embedding[:, :_REST], embedding[:, _ONE], embedding[:, _PROMPT] = 0, 1, 1
+    embedding[:, _REST:] = 0.5 * torch.randn(len(embedding), embedding.shape[1] - _REST)
+    head.zero_()
+    head[:, _ONE] = -100  # nothing is said but codes, and the stop
+    embedding[:_FIRST_CODE, 6] = 1  # the prompt ends like a frame
+    for slot in range(7):
+        codes = slice(_FIRST_CODE + slot * _CODES, _FIRST_CODE + (slot + 1) * _CODES)
+        embedding[codes, slot], embedding[codes, _PROMPT] = 1, 0
+        head[codes, _ONE] = 0
+        head[codes, (slot - 1) % 7] = 20
+        head[codes, _REST:] = torch.randn(_CODES, head.shape[1] - _REST)
+    # The norms double what they let through. The best code has about 65: at the end of a frame the
+    # stop is above it when a fifth of all tokens are the prompt's.
+    head[_STOP, 6], head[_STOP, _ONE], head[_STOP, _SHARE] = 60, 0, -67
+    for layer in model.model.layers:
+        for name in ("q_proj", "k_proj"):
+            getattr(layer.self_attn, name).weight.normal_(0, 0.3)
+        for projection in (layer.self_attn.v_proj, layer.self_attn.o_proj, layer.mlp.down_proj):
+            projection.weight.normal_(0, 0.1)
+            projection.weight[:_REST] = 0
+    first = model.model.layers[0].self_attn
+    head_size = first.head_dim
+    for name in ("q_proj", "k_proj"):
+        getattr(first, name).weight[:head_size] = 0  # one head looks everywhere alike
+    first.v_proj.weight[0], first.o_proj.weight[:, 0] = 0, 0
+    first.v_proj.weight[0, _PROMPT] = 1
+    first.o_proj.weight[_SHARE, 0] = 1
+
+
 def _save(
     name: str, num_ordinary: int, control: list[str], *, bos: str | None, **options: Any
 ) -> Path:

@@ -262,8 +262,11 @@ def context(**options: Any) -> StageContext:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "options are description and device; got none"),
-        ({"description": "orpheus-3b", "dtype": "x"}, "got description, dtype"),
+        ({}, "missing required field `description`"),
+        (
+            {"description": "orpheus-3b", "dtype": "x"},
+            "unknown field .dtype.; known: description",
+        ),
         ({"description": "orpheus-3b", "device": "gpu"}, "device must be auto, cpu"),
         ({"description": "llasa-1b"}, "sample_rate must be 16000, as llasa-1b has it, got 24000"),
     ],

@@ -98,6 +98,15 @@ def test_a_commit_ends_a_turn_at_once(net: SpeechNet) -> None:
     assert listener.commit() == []
 
 
+def test_the_end_of_audio_ends_a_turn_and_makes_none_of_silence(net: SpeechNet) -> None:
+    speaking, silent = Listener(net, VAD), Listener(net, VAD)
+    feed(speaking, conversation()[: 3 * RATE])
+    feed(silent, silence(2.0))
+
+    assert [h.kind for h in speaking.finish()] == ["stopped"]
+    assert silent.finish() == []
+
+
 def test_without_detection_a_turn_is_what_comes_before_a_commit(net: SpeechNet) -> None:
     listener = Listener(net, None, start=RATE)
 
