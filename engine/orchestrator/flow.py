@@ -76,14 +76,17 @@ class RequestFlow:
         progress.num_starts += 1
         if progress.fingerprint not in (None, replica.fingerprint):
             logger.warning(
-                "request %s goes on on %s, whose bytes may differ: %s after %s",
-                record.request_id,
+                "a request goes on on %s, whose bytes may differ: %s after %s",
                 replica.replica_id,
                 replica.fingerprint,
                 progress.fingerprint,
+                extra=record.log_fields,
             )
         progress.fingerprint = replica.fingerprint
         self._counters.num_replays += progress.num_starts > 1
+        if progress.is_suspect:
+            name = replica.replica_id
+            logger.info("a request is run again, on %s", name, extra=record.log_fields)
         progress.state, progress.has_finish_row = StageState.BOUND, False
         progress.credit = self._credit.total(record, stage_id)
         if stage_id == 0 and record.group is not None:
@@ -233,6 +236,7 @@ class RequestFlow:
             row.num_samples,
             finished=ends,
             queue_wait_ms=record.queue_wait_ms,
+            preprocess_ms=record.submission.preprocess_ms,
         )
         if ends:
             self._counters.num_finished += 1
@@ -291,6 +295,7 @@ class RequestFlow:
         self, record: RequestRecord, code: str, message: str, param: str | None = None
     ) -> None:
         self._counters.num_failed += 1
+        logger.info("a request failed: %s: %s", code, message, extra=record.log_fields)
         self.end(record, ErrorMessage(record.request_id, code, message, param))
 
     def end(self, record: RequestRecord, terminal: OutputMessage | ErrorMessage) -> None:

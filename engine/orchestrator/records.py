@@ -17,6 +17,7 @@ from engine.messages import (
     StageUpdate,
 )
 from engine.orchestrator.groups import Companion, Group
+from engine.trace import log_fields
 
 Input: TypeAlias = StageUpdate | StageInteraction
 
@@ -184,6 +185,10 @@ class RequestRecord:
     def sort_key(self) -> tuple[int, int]:
         """Lower priority values run first (as in vLLM), then first come, first served."""
         return (self.submission.priority, self.order)
+
+    @property
+    def log_fields(self) -> dict[str, str]:
+        return log_fields(self.request_id, self.submission.trace_headers)
 
     @property
     def queue_wait_ms(self) -> float:

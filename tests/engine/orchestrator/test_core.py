@@ -550,6 +550,16 @@ def test_text_controls_are_refused_where_no_more_text_comes(kind: str) -> None:
     simulation.settle()
 
 
+def test_an_interaction_that_comes_after_the_end_is_answered_all_the_same() -> None:
+    simulation = started()
+    simulation.add("a", 1)
+    simulation.run()
+    assert simulation.callers["a"].terminals
+    simulation.interact("a", "pause", "late")
+    assert simulation.callers["a"].acks == ["error:late"]
+    simulation.settle()
+
+
 def test_an_unknown_interaction_is_an_error_that_harms_nothing() -> None:
     simulation = started()
     simulation.add("a", 2)
