@@ -114,8 +114,8 @@ def test_sampling_acts_and_bad_values_are_refused_by_name(running: RunningEngine
         other = await speak(running.engine, "greedy2", greedy, seed=1)
         drawn = await speak(running.engine, "drawn", SamplingParams(temperature=1.2), seed=1)
         for name, value in (("temperature", -1.0), ("top_p", 0.0), ("guidance_scale", 0.2)):
+            bad = msgspec.convert({name: value}, SamplingParams)
             with pytest.raises(InvalidRequestError, match=name) as caught:
-                bad = msgspec.convert({name: value}, SamplingParams)
                 await speak(running.engine, f"bad {name}", bad)
             assert caught.value.param == name
         return one, other, drawn
