@@ -26,6 +26,7 @@ NAMES = (
     "traffic",
     "sockets",
     "talker",
+    "talker_ttfa",
     "crowd",
 )
 RESULTS = Path(__file__).parent / "results"
