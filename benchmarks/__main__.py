@@ -28,6 +28,7 @@ NAMES = (
     "talker",
     "talker_ttfa",
     "crowd",
+    "guided_tokens",
 )
 RESULTS = Path(__file__).parent / "results"
 

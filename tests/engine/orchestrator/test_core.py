@@ -98,6 +98,18 @@ def test_requests_beyond_max_running_wait_by_priority() -> None:
     simulation.settle()
 
 
+def test_a_crowd_that_comes_and_goes_while_all_places_are_taken_leaves_nothing() -> None:
+    simulation = started(config=EngineConfig(max_running=1))
+    simulation.add("long", 50)
+    simulation.add("patient", 1)
+    for number in range(1000):
+        simulation.add(f"r{number}")
+        simulation.abort(f"r{number}")
+        assert len(simulation.core._waiting) <= 4
+    simulation.settle()
+    assert simulation.callers["patient"].num_samples == UNIT
+
+
 def test_least_loaded_spreads_requests_over_replicas() -> None:
     simulation = started(pipeline=two_stages(num_replicas=2))
     for number in range(4):

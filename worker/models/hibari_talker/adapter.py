@@ -29,11 +29,15 @@ def transform_prompt(prompt: Prompt) -> Prompt:
     """What the talker reads: as hibari's prosody stage, with the levels of ``instructions``.
 
     ``style`` holds levels from -2 to 2 of rate, pitch and liveliness, ``guidance`` the scale that
-    is used if the request names none. Raises ``InvalidRequestError``.
+    is used if the request names none, ``in_segments`` that its text comes so. Raises ``InvalidRequestError``.
     """
     spoken, style = read_prompt(prompt)
     levels = [max(-2, min(2, level)) for level in (style.rate, style.pitch, style.liveliness)]
-    return spoken | {"style": levels, "guidance": default_guidance(style)}
+    return spoken | {
+        "style": levels,
+        "guidance": default_guidance(style),
+        "in_segments": bool(prompt.get("resumable")),
+    }
 
 
 def default_guidance(style: SpokenStyle) -> float:
@@ -50,7 +54,7 @@ def expand_prompt(prompt: Prompt, sampling: SamplingParams) -> Sequence[PromptEx
     One whose text comes in segments has none: the talker makes the second row by itself, since
     only it knows the sentences.
     """
-    if guidance_of(prompt, sampling) == 1.0 or prompt.get("resumable"):
+    if guidance_of(prompt, sampling) == 1.0 or prompt["in_segments"]:
         return []
     return [PromptExpansion({}, NULL_ROLE, f"~{NULL_ROLE}")]
 

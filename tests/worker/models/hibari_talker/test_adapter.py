@@ -61,7 +61,7 @@ def test_only_a_guided_request_has_a_companion() -> None:
 def test_text_in_segments_is_guided_without_a_companion() -> None:
     prompt = transform_prompt({"text": "", "instructions": "slow", "resumable": True})
     assert prompt["guidance"] == PLAIN_GUIDANCE
-    assert expand_prompt({**prompt, "resumable": True}, DEFAULT) == []
+    assert expand_prompt(prompt, DEFAULT) == []
 
 
 @pytest.mark.parametrize("scale", [0.5, 0.0, -1.0, math.nan, math.inf, 101.0])
