@@ -356,7 +356,10 @@ class OrchestratorCore:
         del self._requests[record.request_id]
         for companion in record.submission.companions:
             del self._companion_parents[companion.request_id]
-        self._num_running -= record.started_at is not None
+        if record.started_at is None:
+            self._waiting.note_gone(self._requests.get)
+        else:
+            self._num_running -= 1
 
     def _fail_all(self, reason: str) -> None:
         for record in list(self._requests.values()):

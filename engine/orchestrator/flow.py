@@ -106,7 +106,8 @@ class RequestFlow:
         """Run the stage again elsewhere; the pool has undone the binding.
 
         The request that was being tried alone is to blame: it has now been with a dying replica
-        twice. If none was, all that ran there are suspects.
+        twice. If none was, all that may have been in a step there are suspects; trials cost time,
+        and whatever ends the replica in one is laid to the request.
         """
         progress = record.stages[stage_id]
         progress.state = StageState.IDLE
@@ -114,7 +115,7 @@ class RequestFlow:
             name = self._pools[stage_id].config.name
             self.fail(record, "stage_failed", f"stage {name!r} failed twice at this request")
             return
-        progress.is_suspect |= on_trial is None
+        progress.is_suspect |= on_trial is None and progress.may_be_in_step
         self._restart(record, stage_id, now)
 
     def step_failed(self, record: RequestRecord, stage_id: int, reason: str, now: float) -> None:

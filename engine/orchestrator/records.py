@@ -75,6 +75,11 @@ class StageProgress:
         """It waits for whoever takes its output."""
         return self.num_sent >= self.credit
 
+    @property
+    def may_be_in_step(self) -> bool:
+        """It has something to do, and credit for it."""
+        return self.units_done < self.num_inputs and not self.is_out_of_credit
+
     def append_update(
         self, request_id: str, payload: Payload, *, final: bool, size: int = 0
     ) -> StageUpdate:

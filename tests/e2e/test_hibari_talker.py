@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.async_omni_engine import AsyncOmniEngine
@@ -113,8 +114,9 @@ def test_sampling_acts_and_bad_values_are_refused_by_name(running: RunningEngine
         other = await speak(running.engine, "greedy2", greedy, seed=1)
         drawn = await speak(running.engine, "drawn", SamplingParams(temperature=1.2), seed=1)
         for name, value in (("temperature", -1.0), ("top_p", 0.0), ("guidance_scale", 0.2)):
+            bad = msgspec.convert({name: value}, SamplingParams)
             with pytest.raises(InvalidRequestError, match=name) as caught:
-                await speak(running.engine, f"bad {name}", SamplingParams(**{name: value}))
+                await speak(running.engine, f"bad {name}", bad)
             assert caught.value.param == name
         return one, other, drawn
 
