@@ -25,7 +25,9 @@ NAMES = (
     "voices",
     "traffic",
     "sockets",
+    "talker",
     "crowd",
+    "guided_tokens",
 )
 RESULTS = Path(__file__).parent / "results"
 

@@ -11,7 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.errors import InvalidRequestError
-from engine.messages import CompanionSpec, Prompt, SamplingParams, StageSubmissionMessage
+from engine.messages import (
+    INTERACTION_KINDS,
+    CompanionSpec,
+    Prompt,
+    SamplingParams,
+    StageSubmissionMessage,
+)
 from engine.wire import MessageDecodeError, decode_value, encode_value
 
 # Ids travel in every message and in headers; a UUID with a prefix has about 40 characters.
@@ -90,6 +96,33 @@ def check_trace_headers(headers: object) -> dict[str, str]:
     checked = dict(headers)
     check_travels(checked, dict[str, str], "trace_headers")
     return checked
+
+
+def check_arguments(kind: object, arguments: object) -> None:
+    """The arguments of an interaction; those of an update are the model family's to check."""
+    if not isinstance(kind, str) or kind not in INTERACTION_KINDS:
+        known = ", ".join(INTERACTION_KINDS)
+        raise InvalidRequestError(
+            f"unknown interaction {str(kind)[:64]!r}; known: {known}", param="kind"
+        )
+    if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
+        raise refuse("arguments", "a mapping of names to values", arguments)
+    if kind == "interrupt":
+        _check_played_ms(arguments)
+    elif kind != "update" and arguments:
+        raise InvalidRequestError(
+            f"{kind} takes no arguments, got {', '.join(sorted(arguments))}", param="arguments"
+        )
+
+
+def _check_played_ms(arguments: Mapping[str, Any]) -> None:
+    played_ms = arguments.get("played_ms", 0)
+    is_number = isinstance(played_ms, int | float) and not isinstance(played_ms, bool)
+    if set(arguments) - {"played_ms"} or not is_number or not 0 <= played_ms < math.inf:
+        raise InvalidRequestError(
+            "interrupt takes played_ms, a number of at least 0, and nothing else",
+            param="arguments",
+        )
 
 
 def check_submission(submission: StageSubmissionMessage) -> None:

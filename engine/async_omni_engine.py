@@ -13,11 +13,17 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from engine.admission import AdmissionTicket
-from engine.buffering import caller_budget, report_step
+from engine.argument_checks import check_arguments
+from engine.buffering import stage_reports
 from engine.call_order import CallOrder
 from engine.config import EngineConfig
 from engine.engine_host import EngineHost, call_on
-from engine.errors import InvalidRequestError, UnavailableError, UnknownRequestError
+from engine.errors import (
+    InvalidRequestError,
+    UnavailableError,
+    UnknownRequestError,
+    VoxloomError,
+)
 from engine.input_processor import AddRequest, InputProcessor, remove_artifacts
 from engine.messages import (
     AbortMessage,
@@ -26,11 +32,19 @@ from engine.messages import (
     Prompt,
     SamplingParams,
     StageSubmissionMessage,
+    refusal,
 )
-from engine.output_queue import OutputQueue, StageReports, is_terminal
-from engine.outputs import OmniInteractionPrompt, OmniRequestOutput, to_output
+from engine.output_queue import OutputQueue, is_terminal
+from engine.outputs import (
+    InteractionResult,
+    OmniInteractionPrompt,
+    OmniRequestOutput,
+    refused,
+    to_output,
+)
 from engine.pipeline import PipelineConfig, Voice, load_voices
 from engine.request_table import OpenRequest
+from engine.trace import current_trace
 
 
 class AsyncOmniEngine(EngineHost):
@@ -85,6 +99,7 @@ class AsyncOmniEngine(EngineHost):
     ) -> None:
         """Check, transform and queue a request; read it with ``outputs``.
 
+        ``trace_headers`` are by default those of ``engine.trace.current_trace``.
         ``deadline`` is in seconds of ``time.monotonic``. The ticket (taken here if none is given)
         goes back when the request has ended, or at once if it is refused. Raises
         ``InvalidRequestError``, ``DuplicateRequestError``, ``OverloadedError``.
@@ -99,7 +114,7 @@ class AsyncOmniEngine(EngineHost):
             arrival_time,
             lora_request,
             tokenization_kwargs,
-            trace_headers,
+            current_trace.get() if trace_headers is None else trace_headers,
             priority,
             data_parallel_rank,
             reasoning_ended,
@@ -142,7 +157,7 @@ class AsyncOmniEngine(EngineHost):
             arrival_time,
             lora_request,
             tokenization_kwargs,
-            trace_headers,
+            current_trace.get() if trace_headers is None else trace_headers,
             priority,
             data_parallel_rank,
             reasoning_ended,
@@ -221,32 +236,44 @@ class AsyncOmniEngine(EngineHost):
             request_id, lambda: self.add_streaming_update(request_id, prompt, *args, **kwargs)
         )
 
-    def submit_interaction(self, request_id: str, interaction: OmniInteractionPrompt) -> None:
-        """Send a control message to a running request; the answer comes among its outputs.
+    def submit_interaction(
+        self, request_id: str, interaction: OmniInteractionPrompt
+    ) -> InteractionResult | None:
+        """Send a control message to a running request.
 
-        Raises ``UnknownRequestError``, and ``InvalidRequestError`` for an update of the voice that
-        is not allowed. An unknown kind is answered by a result with an error.
+        Its answer, a refusal too, comes among the request's outputs and repeats its ``event_id``.
+        A request that is unknown or has ended has none: then the refusal is returned. Nothing that
+        a caller may get wrong raises, and nothing is harmed.
         """
-        request = self._table.find_live(request_id)
-        arguments = dict(interaction.arguments)
-        if interaction.kind == "update":
-            request.prompt, arguments = self._inputs.process_voice_update(request.prompt, arguments)
-        elif interaction.kind == "interrupt":
-            _check_played_ms(arguments)
-        elif arguments:
-            raise InvalidRequestError(
-                f"{interaction.kind[:64]} takes no arguments, got {', '.join(sorted(arguments))}",
-                param="arguments",
-            )
-        self._orchestrator.submit(
-            InteractionMessage(request_id, interaction.event_id, interaction.kind, arguments)
-        )
+        request = self._table.find(request_id)
+        message = InteractionMessage(request_id, interaction.event_id, interaction.kind)
+        if request is None or not request.is_live:
+            reason = f"no request {request_id!r} is running: it is unknown or has ended"
+            return refused(refusal(message, "unknown_request", reason, "request_id"))
+        try:
+            message.arguments = self._arguments(request, interaction)
+        except VoxloomError as error:
+            message.refused = refusal(message, error.code, error.message, error.param)
+        self._orchestrator.submit(message)
+        return None
 
     async def submit_interaction_async(
         self, request_id: str, interaction: OmniInteractionPrompt
-    ) -> None:
+    ) -> InteractionResult | None:
         """``submit_interaction`` off the event loop, in the order of calls per request id."""
-        await self._calls.run(request_id, lambda: self.submit_interaction(request_id, interaction))
+        return await self._calls.run(
+            request_id, lambda: self.submit_interaction(request_id, interaction)
+        )
+
+    def _arguments(
+        self, request: OpenRequest, interaction: OmniInteractionPrompt
+    ) -> dict[str, Any]:
+        """What the interaction's arguments mean to the stages. Raises ``VoxloomError``."""
+        check_arguments(interaction.kind, interaction.arguments)
+        arguments = dict(interaction.arguments)
+        if interaction.kind == "update":
+            request.prompt, arguments = self._inputs.process_voice_update(request.prompt, arguments)
+        return arguments
 
     async def outputs(self, request_id: str) -> AsyncGenerator[OmniRequestOutput, None]:
         """The outputs of a request, to its end. Raises its error. Only one reader per request."""
@@ -258,7 +285,7 @@ class AsyncOmniEngine(EngineHost):
             message = await request.queue.get()
             if is_terminal(message):
                 self._table.forget(request_id)
-            yield to_output(message, self.pipeline.sample_rate, warnings)
+            yield to_output(message, self.pipeline.sample_rate, warnings, request.prompt_text)
             warnings = ()
             if is_terminal(message):
                 return
@@ -323,7 +350,7 @@ class AsyncOmniEngine(EngineHost):
         def report_consumed(stage_id: int, num_taken: int) -> None:
             self._orchestrator.submit(ConsumedMessage(request_id, stage_id, num_taken))
 
-        reports = self._reports(submission.final_output_stage_ids)
+        reports = stage_reports(self.pipeline, self.config, submission.final_output_stage_ids)
         queue = OutputQueue(self.pipeline.sample_rate, reports, report_consumed)
         opened = OpenRequest(
             queue,
@@ -333,7 +360,8 @@ class AsyncOmniEngine(EngineHost):
             processed.warnings,
             processed.artifact_dirs,
             tuple(companion.request_id for companion in submission.companions),
-            len(submission.original_prompt.get("text", "")),
+            len(text) if isinstance(text := submission.original_prompt.get("text"), str) else 0,
+            submission.output_prompt_text,
         )
         try:
             self._table.add(request_id, opened)
@@ -346,18 +374,6 @@ class AsyncOmniEngine(EngineHost):
             self._table.forget(request_id)
             raise UnavailableError("the engine has been shut down")
         return opened
-
-    def _reports(self, output_ids: Sequence[int]) -> dict[int, StageReports]:
-        """How the outputs that a caller takes are counted and reported, by stage."""
-        budgets = {
-            i: caller_budget(self.pipeline, self.config, i, len(output_ids)) for i in output_ids
-        }
-        return {
-            i: StageReports(
-                self.pipeline.stages[i].engine_output_type == "audio", report_step(budget)
-            )
-            for i, budget in budgets.items()
-        }
 
     def _abort_soon(self, request_id: str, request: OpenRequest) -> None:
         """Abort without waiting; the caller has gone. The id is free once the abort is through."""
@@ -375,13 +391,3 @@ def _refuse_given(**arguments: Any) -> None:
             raise InvalidRequestError(
                 f"{name} is fixed when a request is added, an update cannot change it", param=name
             )
-
-
-def _check_played_ms(arguments: dict[str, Any]) -> None:
-    played_ms = arguments.get("played_ms", 0)
-    is_number = isinstance(played_ms, int | float) and not isinstance(played_ms, bool)
-    if set(arguments) - {"played_ms"} or not is_number or not 0 <= played_ms < float("inf"):
-        raise InvalidRequestError(
-            "interrupt takes played_ms, a number of at least 0, and nothing else",
-            param="arguments",
-        )

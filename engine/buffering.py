@@ -6,11 +6,22 @@ so at most the output of one step comes on top.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from engine.config import EngineConfig
 from engine.pipeline import PipelineConfig
 
 # A unit of text or features stands for at least a word, and holds some kilobytes at most.
 _UNITS_PER_S = 2
+
+
+@dataclass(frozen=True, slots=True)
+class StageReports:
+    """How an output stage's output is measured, and how often it is told that it was taken."""
+
+    is_audio: bool
+    report_every: int
 
 
 def caller_budget(
@@ -32,3 +43,14 @@ def next_stage_budget(pipeline: PipelineConfig, config: EngineConfig, stage_id: 
 def report_step(budget: int) -> int:
     """How much must have been taken before it is worth a message: a quarter of what may wait."""
     return max(1, budget // 4)
+
+
+def stage_reports(
+    pipeline: PipelineConfig, config: EngineConfig, output_ids: Sequence[int]
+) -> dict[int, StageReports]:
+    """Those of each output stage of a request."""
+    budgets = {i: caller_budget(pipeline, config, i, len(output_ids)) for i in output_ids}
+    return {
+        i: StageReports(pipeline.stages[i].engine_output_type == "audio", report_step(budget))
+        for i, budget in budgets.items()
+    }

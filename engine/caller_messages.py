@@ -35,7 +35,9 @@ class StageSubmissionMessage(Message, tag="stage_submission"):
     """A new request, or one more segment of a resumable one.
 
     Times are seconds: ``request_timestamp`` and ``enqueue_ts`` on the wall clock, ``deadline`` on
-    the engine's clock (monotonic). ``resumable`` false on an update closes the request.
+    the engine's clock (monotonic). ``preprocess_ms`` is what input processing took.
+    ``output_prompt_text`` is what outputs show as the prompt. ``resumable`` false on an update
+    closes the request.
     """
 
     type: Literal["add_request", "streaming_update"]
@@ -67,13 +69,15 @@ class InteractionMessage(Message, tag="interaction"):
 
     ``interrupt`` drops what has not been sent, ``flush`` speaks what is buffered although no
     sentence end has come, ``pause`` and ``resume`` hold the sound, ``update`` changes the voice
-    from the next segment on.
+    from the next segment on. ``refused`` is the answer to one that must not be carried out; it
+    takes its place among the other answers.
     """
 
     request_id: str
     event_id: str
     kind: str
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
+    refused: ErrorMessage | None = None
 
 
 class ConsumedMessage(Message, tag="consumed"):
@@ -121,10 +125,14 @@ class OutputMessage(Message, tag="output"):
     num_samples: int = 0
     finished: bool = False
     queue_wait_ms: float = 0.0
+    preprocess_ms: float = 0.0
 
 
 class ErrorMessage(Message, tag="error"):
-    """The terminal message of a request that failed, or (``fatal`` false) of one interaction."""
+    """The terminal message of a request that failed, or (``fatal`` false) of one interaction.
+
+    The latter repeats the interaction's ``event_id`` and ``kind``.
+    """
 
     request_id: str
     code: str
@@ -132,6 +140,22 @@ class ErrorMessage(Message, tag="error"):
     param: str | None = None
     fatal: bool = True
     event_id: str | None = None
+    kind: str = ""
+
+
+def refusal(
+    message: InteractionMessage, code: str, reason: str, param: str | None = None
+) -> ErrorMessage:
+    """The answer to an interaction that harms nothing and is not carried out."""
+    return ErrorMessage(
+        message.request_id,
+        code,
+        reason,
+        param,
+        fatal=False,
+        event_id=message.event_id,
+        kind=message.kind,
+    )
 
 
 class AckMessage(Message, tag="ack"):

@@ -17,7 +17,8 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     any free one. ``curve_key_file`` holds the engine's keys and ``allowed_workers_file`` the public
     keys of the workers that may join. Ray's replicas come back to ``advertise_host`` (None:
     ``bind_host``, or this machine's address on Ray if that is a wildcard); ``ray_address`` is the
-    cluster's (None: the one of this machine, else a new one).
+    cluster's (None: the one of this machine, else a new one). A replica that Ray has not placed
+    within ``ray_placement_timeout_s`` has failed to start.
     """
 
     max_running: int = 256
@@ -36,6 +37,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     allowed_workers_file: str | None = None
     advertise_host: str | None = None
     ray_address: str | None = None
+    ray_placement_timeout_s: float = 120.0
 
     def __post_init__(self) -> None:
         if self.max_running < 1 or self.max_waiting < 0 or self.max_restarts < 0:
@@ -52,6 +54,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             "drain_timeout_s",
             "restart_backoff_s",
             "max_restart_backoff_s",
+            "ray_placement_timeout_s",
         ):
             if not getattr(self, key) > 0:
                 raise ValueError(f"{key} must be above 0")

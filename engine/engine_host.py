@@ -159,6 +159,7 @@ class EngineHost:
             return
         if isinstance(message, OutputMessage) and message.finished:
             self.metrics.queue_wait_s.observe(message.queue_wait_ms / 1000)
+            self.metrics.preprocess_s.observe(message.preprocess_ms / 1000)
         if is_terminal(message):
             self._table.end(request)
         request.queue.put(message)

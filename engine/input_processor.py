@@ -28,6 +28,7 @@ from engine.argument_checks import (
     check_time,
     check_trace_headers,
     check_travels,
+    refuse,
 )
 from engine.audio_segments import checked_audio
 from engine.errors import InvalidRequestError, StageFailedError
@@ -57,7 +58,7 @@ _LLM_SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "guidance_scale"
 
 @dataclass(slots=True)
 class AddRequest:
-    """The arguments of ``add_request``, under the names of its signature."""
+    """The arguments of ``add_request`` under the names of its signature, and when it was called."""
 
     request_id: str
     prompt: Prompt | str
@@ -74,6 +75,7 @@ class AddRequest:
     reasoning_ended: bool | None = None
     resumable: bool = False
     deadline: float | None = None
+    called_at: float = field(default_factory=time.time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class InputProcessor:
             request_id=request.request_id,
             prompt=prompt,
             original_prompt=original,
-            output_prompt_text=request.prompt_text,
+            output_prompt_text=_prompt_text(request.prompt_text, original),
             lora=request.lora_request,
             sampling_params_list=sampling,
             final_stage_id=final_stage_id,
@@ -132,7 +134,9 @@ class InputProcessor:
             data_parallel_rank=request.data_parallel_rank,
             trace_headers=trace_headers,
             preprocess_ms=(time.perf_counter() - started) * 1000,
-            request_timestamp=request.arrival_time or time.time(),
+            request_timestamp=(
+                request.called_at if request.arrival_time is None else request.arrival_time
+            ),
             enqueue_ts=time.time(),
         )
         try:
@@ -231,9 +235,8 @@ class InputProcessor:
         if any(stage.stage_type == "llm" for stage in self._pipeline.stages):
             self._check_lora(request.lora_request)
             return
-        for name in ("lora_request", "prompt_text"):
-            if getattr(request, name) is not None:
-                raise self._unsupported(name)
+        if request.lora_request is not None:
+            raise self._unsupported("lora_request")
         for params in request.sampling_params_list or ():
             for name in _LLM_SAMPLING:
                 if getattr(params, name) not in (None, {}):
@@ -274,6 +277,14 @@ def _companion(
     )
 
 
+def _prompt_text(given: str | None, prompt: Prompt) -> str | None:
+    """What outputs show as the prompt: the caller's word for it, else its text."""
+    if given is not None:
+        return given
+    text = prompt.get("text")
+    return text if isinstance(text, str) else None
+
+
 def _without_reserved(prompt: Prompt) -> Prompt:
     return {key: value for key, value in prompt.items() if key not in RESERVED_KEYS}
 
@@ -299,6 +310,8 @@ def _check_plain(request: AddRequest, last_stage_id: int) -> None:
     check_time("deadline", request.deadline)
     check_int("priority", request.priority)
     check_rank(request.data_parallel_rank)
+    if request.prompt_text is not None and not isinstance(request.prompt_text, str):
+        raise refuse("prompt_text", "a text", request.prompt_text)
 
 
 def _checked_text(segment: Prompt) -> Prompt:

@@ -32,6 +32,7 @@ from engine.caller_messages import ShutdownMessage as ShutdownMessage
 from engine.caller_messages import StageSubmissionMessage as StageSubmissionMessage
 from engine.caller_messages import ToCaller as ToCaller
 from engine.caller_messages import ToOrchestrator as ToOrchestrator
+from engine.caller_messages import refusal as refusal
 from engine.sampling import SamplingParams as SamplingParams
 
 PROTOCOL_VERSION = 2

@@ -20,6 +20,12 @@ class EngineMetrics:
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self.registry = CollectorRegistry()
         self.registry.register(_SnapshotCollector(snapshot))
+        self.preprocess_s = Histogram(
+            "voxloom_preprocess_seconds",
+            "Time that checks and prompt functions took, before a request was queued",
+            buckets=_WAIT_BUCKETS_S,
+            registry=self.registry,
+        )
         self.queue_wait_s = Histogram(
             "voxloom_queue_wait_seconds",
             "Time from a request's arrival until its first stage took it",

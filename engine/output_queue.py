@@ -6,9 +6,9 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from engine.buffering import StageReports
 from engine.messages import AckMessage, ErrorMessage, OutputMessage, ToCaller, output_size
 
 # First and last sample of a word in the request's audio, first and last character in its text.
@@ -17,14 +17,6 @@ Word: TypeAlias = Sequence[int]
 # Words remembered to tell how far a listener has heard: half an hour of speech, more than a
 # player ever lags behind.
 _MAX_WORDS = 5000
-
-
-@dataclass(frozen=True, slots=True)
-class StageReports:
-    """How an output stage's output is measured, and how often it is told that it was taken."""
-
-    is_audio: bool
-    report_every: int
 
 
 class OutputQueue:
@@ -58,7 +50,10 @@ class OutputQueue:
         with self._lock:
             if isinstance(message, AckMessage) and message.kind == "interrupt":
                 self._cut(message)
-            self._messages.append(message)
+            if self._messages and is_terminal(self._messages[-1]):
+                self._messages.insert(len(self._messages) - 1, message)  # nothing is read behind it
+            else:
+                self._messages.append(message)
             waiter, self._waiter = self._waiter, None
         if waiter is not None:
             loop, future = waiter

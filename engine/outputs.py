@@ -25,12 +25,22 @@ class OmniInteractionPrompt:
 
 @dataclass(frozen=True, slots=True)
 class InteractionResult:
-    """The answer to one interaction; ``error`` is set when it was refused."""
+    """The answer to one interaction.
+
+    ``error`` says why it was refused, ``code`` and ``param`` as an exception would.
+    """
 
     event_id: str
     kind: str
     result: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
+    code: str | None = None
+    param: str | None = None
+
+    def check(self) -> None:
+        """Raise the refusal as the exception that it stands for, if it is one."""
+        if self.error is not None:
+            raise error_from_code(self.code or "", self.error, self.param)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +49,9 @@ class OmniRequestOutput:
 
     ``audio`` is int16 little-endian mono at ``sample_rate`` Hz, whole samples, placed at
     ``start_sample`` of the request's stream. ``payload`` holds what else the stage said. Exactly
-    one output of a request has ``finished``; a failure is raised instead.
+    one output of a request has ``finished``; a failure is raised instead. ``prompt_text`` is the
+    request's, or the text of its prompt. ``preprocess_ms`` is how long input processing took, and
+    part of ``queue_wait_ms``: from the arrival until the first stage took the request.
     """
 
     request_id: str
@@ -52,11 +64,27 @@ class OmniRequestOutput:
     finished: bool = False
     warnings: tuple[str, ...] = ()
     interaction: InteractionResult | None = None
+    prompt_text: str | None = None
     queue_wait_ms: float = 0.0
+    preprocess_ms: float = 0.0
+
+
+def refused(message: ErrorMessage) -> InteractionResult:
+    """What a caller gets for the refusal of an interaction."""
+    return InteractionResult(
+        message.event_id or "",
+        message.kind,
+        error=message.message,
+        code=message.code,
+        param=message.param,
+    )
 
 
 def to_output(
-    message: ToCaller, sample_rate: int, warnings: tuple[str, ...] = ()
+    message: ToCaller,
+    sample_rate: int,
+    warnings: tuple[str, ...] = (),
+    prompt_text: str | None = None,
 ) -> OmniRequestOutput:
     """What a caller gets for a message. Raises the error that a fatal one stands for."""
     request_id = message.request_id
@@ -64,11 +92,15 @@ def to_output(
         case ErrorMessage():
             if message.fatal:
                 raise error_from_code(message.code, message.message, message.param)
-            answer = InteractionResult(message.event_id or "", "", error=message.message)
-            return OmniRequestOutput(request_id, 0, interaction=answer, warnings=warnings)
+            answer = refused(message)
+            return OmniRequestOutput(
+                request_id, 0, interaction=answer, warnings=warnings, prompt_text=prompt_text
+            )
         case AckMessage():
             answer = InteractionResult(message.event_id, message.kind, message.result)
-            return OmniRequestOutput(request_id, 0, interaction=answer, warnings=warnings)
+            return OmniRequestOutput(
+                request_id, 0, interaction=answer, warnings=warnings, prompt_text=prompt_text
+            )
     payload = dict(message.payload or {})
     audio = payload.pop("audio", None)
     return OmniRequestOutput(
@@ -81,5 +113,7 @@ def to_output(
         payload=payload,
         finished=message.finished,
         warnings=warnings,
+        prompt_text=prompt_text,
         queue_wait_ms=message.queue_wait_ms,
+        preprocess_ms=message.preprocess_ms,
     )

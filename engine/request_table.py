@@ -26,6 +26,7 @@ class OpenRequest:
     artifact_dirs: tuple[Path, ...] = ()
     companion_ids: tuple[str, ...] = ()
     num_chars: int = 0
+    prompt_text: str | None = None
     is_live: bool = True
 
 

@@ -11,6 +11,8 @@ from typing import TypeAlias, cast
 
 from starlette.types import Scope
 
+from engine.trace import current_trace, trace_headers
+
 Outcome: TypeAlias = str
 
 _KEY = "voxloom.context"
@@ -56,11 +58,15 @@ class RequestContext:
 
 
 def open_context(scope: Scope) -> RequestContext:
-    """A new context for ``scope``: with the client's ``x-request-id`` if that is sane."""
+    """A new context for ``scope``: with the client's ``x-request-id`` if that is sane.
+
+    What the engine is asked for from here on is part of the client's trace.
+    """
     given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
     sane = _SANE_ID.match(given) is not None
     context = RequestContext(given.decode("ascii") if sane else f"req_{uuid.uuid4().hex}")
     scope[_KEY] = context
+    current_trace.set(trace_headers(scope["headers"]))
     return context
 
 

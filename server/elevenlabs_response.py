@@ -9,8 +9,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
-from starlette.types import Scope
-
 from engine.errors import InvalidRequestError
 from engine.outputs import OmniRequestOutput
 from server.body_sender import BodySender
@@ -36,10 +34,10 @@ class ElevenLabsResponse(SpeechResponse):
         self._output = output
 
     async def _generate(
-        self, scope: Scope, context: RequestContext, ticket: Ticket
+        self, context: RequestContext, ticket: Ticket
     ) -> AsyncGenerator[OmniRequestOutput, None]:
         try:
-            async with aclosing(super()._generate(scope, context, ticket)) as outputs:
+            async with aclosing(super()._generate(context, ticket)) as outputs:
                 async for output in outputs:
                     self._note(output)
                     yield output

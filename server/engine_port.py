@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from prometheus_client import CollectorRegistry
 
 from engine.messages import SamplingParams
-from engine.outputs import OmniInteractionPrompt, OmniRequestOutput
+from engine.outputs import InteractionResult, OmniInteractionPrompt, OmniRequestOutput
 from engine.pipeline import PipelineConfig, Voice
 
 
@@ -95,8 +95,8 @@ class EnginePort(Protocol):
 
     async def submit_interaction_async(
         self, request_id: str, interaction: OmniInteractionPrompt
-    ) -> None:
-        """A control message to an open request."""
+    ) -> InteractionResult | None:
+        """A control message to an open request; a refusal if there is no such request."""
 
     def outputs(self, request_id: str) -> AsyncGenerator[OmniRequestOutput, None]:
         """The outputs of an open request, to its end."""

@@ -10,7 +10,12 @@ def log_config(level: str) -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+        "formatters": {
+            "line": {
+                "()": "engine.trace.FieldFormatter",
+                "fmt": "%(asctime)s %(levelname)s %(name)s: %(message)s",
+            }
+        },
         "handlers": {
             "stderr": {"class": "logging.StreamHandler", "formatter": "line"},
         },

@@ -21,8 +21,8 @@ log = logging.getLogger("voxloom.server")
 _LAST_BYTES_S = 3
 # A burst of connections may be this long before clients see a refusal; Linux caps it at somaxconn.
 _BACKLOG = 2048
-# The largest message that a session takes is a session.config of a mebibyte.
-_MAX_SOCKET_MESSAGE_BYTES = 4 * 1024 * 1024
+# The largest message that a session takes: 15 MiB of audio in base64, as OpenAI has it.
+_MAX_SOCKET_MESSAGE_BYTES = 21 * 1024 * 1024
 
 
 class SpeechServer(uvicorn.Server):

@@ -24,6 +24,7 @@ SIZED_FORMATS = frozenset({AudioFormat.WAV, AudioFormat.FLAC})
 # token for text, and its 50 ms a token for audio that a model speaks.
 _CHARS_PER_TOKEN = 4
 _MS_PER_TOKEN = 50
+_LLM_FIELDS = ("temperature", "top_p", "top_k", "guidance_scale")
 
 
 class Delivery(Enum):
@@ -68,7 +69,7 @@ def plan_speech(
     source_rate = engine.pipeline.sample_rate
     return SpeechPlan(
         prompt=_prompt(request, engine, max_input_chars),
-        sampling=_sampling(request.seed, engine),
+        sampling=_sampling(request, engine),
         fmt=fmt,
         source_rate=source_rate,
         sample_rate=_sample_rate(fmt, source_rate, request.sample_rate),
@@ -114,7 +115,7 @@ def plan_session(config: SessionConfig, engine: EnginePort, catalog: ModelCatalo
             "language": _unless(config.language, "auto"),
             "instructions": _unless(config.instructions, "none"),
         },
-        sampling=_sampling(config.seed, engine),
+        sampling=_sampling(config, engine),
         fmt=fmt,
         source_rate=source_rate,
         sample_rate=_sample_rate(fmt, source_rate, config.sample_rate),
@@ -194,12 +195,26 @@ def _unless(value: str | None, nothing: str) -> str | None:
     return value
 
 
-def _sampling(seed: int | None, engine: EnginePort) -> list[SamplingParams] | None:
-    if seed is None:
+def _sampling(
+    asked: SpeechRequest | SessionConfig, engine: EnginePort
+) -> list[SamplingParams] | None:
+    """Sampling by stage, or None for the pipeline's own.
+
+    What only a language model can act on goes to those; to the first stage where there are none,
+    for which the engine refuses it by name.
+    """
+    fields = {name: getattr(asked, name) for name in _LLM_FIELDS}
+    given = {name: value for name, value in fields.items() if value is not None}
+    if asked.seed is None and not given:
         return None
+    seed = {} if asked.seed is None else {"seed": asked.seed}
+    stages = engine.pipeline.stages
+    takers = [stage for stage in stages if stage.stage_type == "llm"] or stages[:1]
     return [
-        msgspec.structs.replace(stage.default_sampling, seed=seed)
-        for stage in engine.pipeline.stages
+        msgspec.structs.replace(
+            stage.default_sampling, **seed, **(given if stage in takers else {})
+        )
+        for stage in stages
     ]
 
 

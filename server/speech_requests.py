@@ -70,6 +70,9 @@ class SpeechRequests:
         if request_id is not None:
             try:
                 async for output in self._engine.outputs(request_id):
+                    if output.interaction is not None and output.interaction.error is not None:
+                        self.abort(utterance_index)
+                        output.interaction.check()
                     yield output
             except VoxloomError:
                 self._ids.pop(utterance_index, None)
@@ -109,7 +112,9 @@ class SpeechRequests:
         self._ids[index], self._started_at[index] = request_id, now
 
     async def _interact(self, index: int, interaction: OmniInteractionPrompt) -> None:
-        await self._engine.submit_interaction_async(self._ids[index], interaction)
+        refusal = await self._engine.submit_interaction_async(self._ids[index], interaction)
+        if refusal is not None:
+            refusal.check()
 
     def _event_id(self) -> str:
         return str(next(self._event_ids))

@@ -43,8 +43,6 @@ log = logging.getLogger("voxloom.server")
 # Proxies refuse headers of many kilobytes.
 _MAX_WARNINGS_CHARS = 2000
 _PRINTABLE = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
-# https://www.w3.org/TR/trace-context/
-_TRACE_HEADERS = (b"traceparent", b"tracestate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ class SpeechResponse(Response):
         sender = BodySender(send, meter, service.settings.send_timeout_s)
         ticket = service.engine.admit()
         try:
-            async with aclosing(self._generate(scope, context, ticket)) as outputs:
+            async with aclosing(self._generate(context, ticket)) as outputs:
                 source = PcmSource(outputs, meter)
                 async with aclosing(source.pieces()) as pcm:
                     await self._deliver(pcm, source, sender)
@@ -86,7 +84,7 @@ class SpeechResponse(Response):
             ticket.release()
 
     def _generate(
-        self, scope: Scope, context: RequestContext, ticket: Ticket
+        self, context: RequestContext, ticket: Ticket
     ) -> AsyncGenerator[OmniRequestOutput, None]:
         timeout_s = self._service.settings.request_timeout_s
         return self._service.engine.generate(
@@ -95,7 +93,6 @@ class SpeechResponse(Response):
             sampling_params_list=self._plan.sampling,
             ticket=ticket,
             deadline=None if timeout_s is None else time.monotonic() + timeout_s,
-            trace_headers=_trace_headers(scope),
         )
 
     async def _deliver(
@@ -275,12 +272,3 @@ def warning_headers(warnings: tuple[str, ...]) -> dict[str, str]:
     joined = "; ".join(warnings).encode("utf-8", "replace")
     text = quote(joined, safe=_PRINTABLE)[:_MAX_WARNINGS_CHARS].strip()
     return {"x-voxloom-warnings": text}
-
-
-def _trace_headers(scope: Scope) -> dict[str, str] | None:
-    found = {
-        name.decode("ascii"): value.decode("latin-1")
-        for name, value in scope["headers"]
-        if name in _TRACE_HEADERS
-    }
-    return found or None

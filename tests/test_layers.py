@@ -21,6 +21,7 @@ ALLOWED = {
         "engine.pipeline",
         "engine.errors",
         "engine.strict",
+        "engine.trace",
         "engine.placement.spec",
         "engine.placement.keys",
     ),

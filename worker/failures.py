@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from engine.errors import ConfigError, VoxloomError
 from engine.messages import StageError
+from engine.trace import log_fields
 
 logger = logging.getLogger("voxloom.worker")
 
 
-def stage_error(request_id: str, error: BaseException, unit: int | None = None) -> StageError:
+def stage_error(
+    request_id: str,
+    error: BaseException,
+    unit: int | None = None,
+    trace_headers: Mapping[str, str] | None = None,
+) -> StageError:
     """What the caller is told: the error's own words if they are meant for it, else its name."""
     if isinstance(error, VoxloomError):
         return StageError(request_id, error.code, error.message, error.param, unit)
-    logger.error("request %s failed", request_id, exc_info=error)
+    fields = log_fields(request_id, trace_headers or {})
+    logger.error("a request failed", exc_info=error, extra=fields)
     return StageError(request_id, "stage_failed", describe(error), unit=unit)
 
 

@@ -24,6 +24,7 @@ from engine.messages import Hello, ReplicaFailed
 from engine.pipeline import load_object
 from engine.placement.keys import WorkerKeys, read_worker_keys
 from engine.placement.spec import ReplicaSpec
+from engine.trace import FieldFormatter
 from worker.backend import EngineDiedError, ReplicaBackend
 from worker.join import EngineLostError, RefusedError, join
 from worker.stage_model import StageContext
@@ -63,7 +64,9 @@ def run_replica(spec: ReplicaSpec) -> int:
 
 
 def _log_to_stderr() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(FieldFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 def _run_local() -> int:

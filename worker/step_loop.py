@@ -98,6 +98,7 @@ class StepLoop:
         self._deferred: dict[str, list[ToReplica]] = {}
         self._trials = Trials()
         self._credits = Credits()
+        self._traces: dict[str, dict[str, str]] = {}
         self._granted: str | None = None
         self._stopping = False
 
@@ -162,6 +163,7 @@ class StepLoop:
 
     def _add(self, message: StageRequest, now: float) -> None:
         self._credits.add(message)
+        self._traces[message.request_id] = message.trace_headers
         try:
             self._scheduler.add(
                 message.request_id,
@@ -298,6 +300,7 @@ class StepLoop:
             if row.finished:
                 self._scheduler.finish(row.request_id)
                 self._credits.drop(row.request_id)
+                self._traces.pop(row.request_id, None)
                 self._model.abort(row.request_id)
         for request_id, error in routed.errors.items():
             self._fail(request_id, error)
@@ -308,12 +311,14 @@ class StepLoop:
         """One request's failure is that request's alone."""
         if not self._scheduler.knows(request_id):
             return
+        trace = self._traces.get(request_id)
         self._drop(request_id)
-        self._transport.send(stage_error(request_id, error, unit))
+        self._transport.send(stage_error(request_id, error, unit, trace))
 
     def _drop(self, request_id: str) -> None:
         self._trials.drop(request_id)
         self._credits.drop(request_id)
+        self._traces.pop(request_id, None)
         self._scheduler.remove(request_id)
         self._model.abort(request_id)
 

@@ -39,11 +39,12 @@ from engine.messages import (
     TrialAsk,
     TrialEnd,
     TrialGrant,
+    refusal,
 )
 from engine.orchestrator.counters import CoreCounters, StageCounters
 from engine.orchestrator.credit import CreditPolicy
 from engine.orchestrator.deadlines import overdue
-from engine.orchestrator.effects import AnswerAbort, Effect, SendControl
+from engine.orchestrator.effects import AnswerAbort, Deliver, Effect, SendControl
 from engine.orchestrator.flow import RequestFlow
 from engine.orchestrator.interactions import Interactions
 from engine.orchestrator.records import RequestRecord, StageState, new_record
@@ -216,8 +217,10 @@ class OrchestratorCore:
 
     def _interaction(self, message: InteractionMessage, now: float) -> None:
         record = self._requests.get(message.request_id)
-        if record is None:
-            return  # it has ended meanwhile: its terminal message says so
+        if record is None:  # it has ended meanwhile; whoever reads its end still hears of this
+            reason = f"request {message.request_id!r} has ended"
+            self._emit(Deliver(refusal(message, "unknown_request", reason)))
+            return
         self._interactions.carry_out(record, message, now)
         self._start_waiting(now)
 
@@ -353,7 +356,10 @@ class OrchestratorCore:
         del self._requests[record.request_id]
         for companion in record.submission.companions:
             del self._companion_parents[companion.request_id]
-        self._num_running -= record.started_at is not None
+        if record.started_at is None:
+            self._waiting.note_gone(self._requests.get)
+        else:
+            self._num_running -= 1
 
     def _fail_all(self, reason: str) -> None:
         for record in list(self._requests.values()):

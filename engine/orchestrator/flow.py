@@ -76,14 +76,17 @@ class RequestFlow:
         progress.num_starts += 1
         if progress.fingerprint not in (None, replica.fingerprint):
             logger.warning(
-                "request %s goes on on %s, whose bytes may differ: %s after %s",
-                record.request_id,
+                "a request goes on on %s, whose bytes may differ: %s after %s",
                 replica.replica_id,
                 replica.fingerprint,
                 progress.fingerprint,
+                extra=record.log_fields,
             )
         progress.fingerprint = replica.fingerprint
         self._counters.num_replays += progress.num_starts > 1
+        if progress.is_suspect:
+            name = replica.replica_id
+            logger.info("a request is run again, on %s", name, extra=record.log_fields)
         progress.state, progress.has_finish_row = StageState.BOUND, False
         progress.credit = self._credit.total(record, stage_id)
         if stage_id == 0 and record.group is not None:
@@ -103,7 +106,8 @@ class RequestFlow:
         """Run the stage again elsewhere; the pool has undone the binding.
 
         The request that was being tried alone is to blame: it has now been with a dying replica
-        twice. If none was, all that ran there are suspects.
+        twice. If none was, all that may have been in a step there are suspects; trials cost time,
+        and whatever ends the replica in one is laid to the request.
         """
         progress = record.stages[stage_id]
         progress.state = StageState.IDLE
@@ -111,7 +115,7 @@ class RequestFlow:
             name = self._pools[stage_id].config.name
             self.fail(record, "stage_failed", f"stage {name!r} failed twice at this request")
             return
-        progress.is_suspect |= on_trial is None
+        progress.is_suspect |= on_trial is None and progress.may_be_in_step
         self._restart(record, stage_id, now)
 
     def step_failed(self, record: RequestRecord, stage_id: int, reason: str, now: float) -> None:
@@ -233,6 +237,7 @@ class RequestFlow:
             row.num_samples,
             finished=ends,
             queue_wait_ms=record.queue_wait_ms,
+            preprocess_ms=record.submission.preprocess_ms,
         )
         if ends:
             self._counters.num_finished += 1
@@ -291,6 +296,7 @@ class RequestFlow:
         self, record: RequestRecord, code: str, message: str, param: str | None = None
     ) -> None:
         self._counters.num_failed += 1
+        logger.info("a request failed: %s: %s", code, message, extra=record.log_fields)
         self.end(record, ErrorMessage(record.request_id, code, message, param))
 
     def end(self, record: RequestRecord, terminal: OutputMessage | ErrorMessage) -> None:

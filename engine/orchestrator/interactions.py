@@ -7,9 +7,9 @@ from collections.abc import Callable
 from engine.messages import (
     INTERACTION_KINDS,
     AckMessage,
-    ErrorMessage,
     InteractionMessage,
     OutputMessage,
+    refusal,
 )
 from engine.orchestrator.counters import CoreCounters
 from engine.orchestrator.effects import Deliver, Effect
@@ -28,16 +28,18 @@ class Interactions:
         self._emit = emit
 
     def carry_out(self, record: RequestRecord, message: InteractionMessage, now: float) -> None:
-        if message.kind not in INTERACTION_KINDS:
+        if message.refused is not None:
+            self._emit(Deliver(message.refused))
+        elif message.kind not in INTERACTION_KINDS:
             known = ", ".join(INTERACTION_KINDS)
-            self._refuse(record, message, f"unknown interaction {message.kind!r}; known: {known}")
+            self._refuse(message, f"unknown interaction {message.kind!r}; known: {known}")
         elif message.kind == "interrupt":
             self._interrupt(record, message)
         elif message.kind in ("pause", "resume"):
             self._flow.set_paused(record, message.kind == "pause")
             self._acknowledge(record, message)
         elif record.input_closed:
-            self._refuse(record, message, f"{message.kind}: the request takes no more text")
+            self._refuse(message, f"{message.kind}: the request takes no more text")
         else:
             item = record.stages[0].append_interaction(
                 record.request_id, message.kind, message.arguments
@@ -66,8 +68,5 @@ class Interactions:
     def _acknowledge(self, record: RequestRecord, message: InteractionMessage) -> None:
         self._emit(Deliver(AckMessage(record.request_id, message.event_id, message.kind)))
 
-    def _refuse(self, record: RequestRecord, message: InteractionMessage, reason: str) -> None:
-        error = ErrorMessage(
-            record.request_id, "invalid_value", reason, fatal=False, event_id=message.event_id
-        )
-        self._emit(Deliver(error))
+    def _refuse(self, message: InteractionMessage, reason: str) -> None:
+        self._emit(Deliver(refusal(message, "invalid_value", reason)))

@@ -17,6 +17,7 @@ from engine.messages import (
     StageUpdate,
 )
 from engine.orchestrator.groups import Companion, Group
+from engine.trace import log_fields
 
 Input: TypeAlias = StageUpdate | StageInteraction
 
@@ -73,6 +74,11 @@ class StageProgress:
     def is_out_of_credit(self) -> bool:
         """It waits for whoever takes its output."""
         return self.num_sent >= self.credit
+
+    @property
+    def may_be_in_step(self) -> bool:
+        """It has something to do, and credit for it."""
+        return self.units_done < self.num_inputs and not self.is_out_of_credit
 
     def append_update(
         self, request_id: str, payload: Payload, *, final: bool, size: int = 0
@@ -184,6 +190,10 @@ class RequestRecord:
     def sort_key(self) -> tuple[int, int]:
         """Lower priority values run first (as in vLLM), then first come, first served."""
         return (self.submission.priority, self.order)
+
+    @property
+    def log_fields(self) -> dict[str, str]:
+        return log_fields(self.request_id, self.submission.trace_headers)
 
     @property
     def queue_wait_ms(self) -> float:

@@ -37,6 +37,7 @@ class RayPlacement:
             raise ConfigError("placement: ray needs Ray: pip install 'voxloom[ray]'")
         self._address = config.ray_address
         self._host = config.advertise_host or config.bind_host
+        self._placement_timeout_s = config.ray_placement_timeout_s
         self._curve = curve
         self._driver: subprocess.Popen[bytes] | None = None
         self._unread = b""
@@ -48,7 +49,8 @@ class RayPlacement:
         keys = self._curve.issue(spec.replica_id)
         if self._driver is None:
             self._driver = self._start_driver()
-        self._send(StartActor(msgspec.structs.replace(spec, keys=keys), self._host))
+        spec = msgspec.structs.replace(spec, keys=keys)
+        self._send(StartActor(spec, self._host, self._placement_timeout_s))
 
     def kill(self, replica_id: str) -> None:
         if replica_id in self._running:

@@ -13,13 +13,14 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 
-from engine.pipeline import load_object
+from engine.pipeline import StageConfig, load_object
 from engine.placement.environment import WORKER_DEFAULTS
 from engine.placement.spec import ReplicaSpec
 
@@ -31,10 +32,14 @@ _WILDCARDS = ("0.0.0.0", "::", "*")  # noqa: S104 - recognised here, not bound
 
 
 class StartActor(msgspec.Struct, frozen=True, tag=True):
-    """Start an actor that runs this replica and finds the engine at ``host``."""
+    """Start an actor that runs this replica and finds the engine at ``host``.
+
+    It has failed if Ray has not placed it within ``placement_timeout_s``.
+    """
 
     spec: ReplicaSpec
     host: str
+    placement_timeout_s: float
 
 
 class KillActor(msgspec.Struct, frozen=True, tag=True):
@@ -56,11 +61,18 @@ Command: TypeAlias = StartActor | KillActor
 @dataclass(slots=True)
 class _Actor:
     handle: Any
+    placed: Any | None  # the reference that is ready when the actor has a node; None since then
     run: Any  # the reference that is ready when the actor has ended
+    stage: StageConfig
+    timeout_s: float
+    give_up_at: float
 
 
 class ReplicaActor:
-    """What Ray runs on a node."""
+    """What Ray runs on a node. Its calls are carried out one after the other."""
+
+    def note_placed(self) -> None:
+        """Answered as soon as the actor has a node."""
 
     def run(self, spec: bytes) -> int:
         """Run a replica to its end; the status that a process of its own would exit with."""
@@ -91,7 +103,7 @@ class RayDriver:
         replica_id = command.spec.replica_id
         try:
             self._connect()
-            self._actors[replica_id] = self._launch(self._reachable(command))
+            self._actors[replica_id] = self._launch(command)
         except Exception as error:
             logger.exception("replica %s cannot be started", replica_id)
             reason = f"could not be started on Ray: {type(error).__name__}: {first_line(error)}"
@@ -109,11 +121,41 @@ class RayDriver:
         runs = {actor.run: replica_id for replica_id, actor in self._actors.items()}
         if not runs:
             return
-        ended, _ = self._ray.wait(list(runs), num_returns=len(runs), timeout=_WATCH_S)
-        for run in ended:
-            reason = self._reason(run)
-            self.kill(runs[run])  # an actor that Ray has lost sight of may still be there
-            self._report(ActorEnded(runs[run], reason))
+        placing = [actor.placed for actor in self._actors.values() if actor.placed is not None]
+        watched = [*runs, *placing]
+        ready, _ = self._ray.wait(watched, num_returns=len(watched), timeout=_WATCH_S)
+        self._check_placed({ref for ref in ready if ref not in runs})
+        for run in ready:
+            if run in runs and runs[run] in self._actors:
+                self._end(runs[run], self._reason(run))
+
+    def _check_placed(self, placed: set[Any]) -> None:
+        """Note the actors that have a node; end those that have waited too long for one."""
+        for replica_id, actor in list(self._actors.items()):
+            if actor.placed in placed:
+                actor.placed = None
+            elif actor.placed is not None and time.monotonic() > actor.give_up_at:
+                self._end(replica_id, self._not_placed(actor))
+
+    def _end(self, replica_id: str, reason: str) -> None:
+        self.kill(replica_id)  # an actor that Ray has lost sight of may still be there
+        self._report(ActorEnded(replica_id, reason))
+
+    def _not_placed(self, actor: _Actor) -> str:
+        """What was asked for, and what there is: the operator has to change one of them."""
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        free = self._ray.available_resources()
+        there = [
+            f"{sum(node.get(kind, 0) for node in nodes):g} {kind}s"
+            f" ({free.get(kind, 0):g} free, at most"
+            f" {max((node.get(kind, 0) for node in nodes), default=0):g} on one node)"
+            for kind in ("CPU", "GPU")
+        ]
+        return (
+            f"was not placed by Ray within {actor.timeout_s:g} s: stage {actor.stage.name!r} asks"
+            f" for num_cpus: {actor.stage.num_cpus:g} and num_gpus: {actor.stage.num_gpus:g} a"
+            f" replica; the cluster has {' and '.join(there)} on {len(nodes)} nodes"
+        )
 
     def stop(self) -> None:
         for replica_id in list(self._actors):
@@ -124,7 +166,8 @@ class RayDriver:
         if not self._ray.is_initialized():
             self._ray.init(address=self._address, configure_logging=False)
 
-    def _launch(self, spec: ReplicaSpec) -> _Actor:
+    def _launch(self, command: StartActor) -> _Actor:
+        spec = self._reachable(command)
         stage = spec.pipeline.stages[spec.stage_id]
         actor = self._ray.remote(ReplicaActor).options(
             num_cpus=stage.num_cpus,
@@ -136,7 +179,15 @@ class RayDriver:
             runtime_env={"env_vars": WORKER_DEFAULTS},
         )
         handle = actor.remote()
-        return _Actor(handle, handle.run.remote(msgspec.json.encode(spec)))
+        timeout_s = command.placement_timeout_s
+        return _Actor(
+            handle,
+            handle.note_placed.remote(),
+            handle.run.remote(msgspec.json.encode(spec)),
+            stage,
+            timeout_s,
+            time.monotonic() + timeout_s,
+        )
 
     def _reachable(self, command: StartActor) -> ReplicaSpec:
         """The spec with endpoints that lead to the engine from a node of the cluster."""

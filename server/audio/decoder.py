@@ -132,8 +132,8 @@ class AudioReader:
         if frame is not None:
             frame.pts = None
         for resampled in self._resampler.resample(frame):
-            plane = np.frombuffer(resampled.planes[0], np.float32)
-            yield plane[: resampled.samples].copy()
+            # The plane may be longer than its samples.
+            yield np.frombuffer(bytes(resampled.planes[0]), np.float32)[: resampled.samples]
 
     def _refuse(self, reason: str) -> InvalidRequestError:
         return InvalidRequestError(

@@ -94,6 +94,7 @@ function show() {
   for (const id of ["save-wav", "save-mp3", "save-vtt"]) at(id).disabled = !hasAudio || speech.isLive;
   showFigures();
   showEnding();
+  if (!isBusy) reader.rest(speech?.heard?.chars);
   if (!isDrawing) requestAnimationFrame(draw);
   isDrawing = true;
 }
@@ -113,17 +114,24 @@ function showEnding() {
     waiting: () => "Waiting for the first sound.",
     speaking: () => "Speaking.",
     done: () => `Done: ${seconds(audioS)} of speech.`,
-    stopped: () => heardInWords(speech.heard),
+    stopped: () => heardInWords(speech.heard.ms),
     failed: () => "Not spoken.",
   };
   const notes = speech.phase === "failed" ? [] : speech.warnings.map((note) => `Note: ${note}.`);
   setText("status", [said[speech.phase](), ...notes].join(" "));
-  document.body.dataset.phase = speech.phase;
-  if (speech.phase === "failed") showError(speech.error);
+  if (speech.phase !== document.body.dataset.phase) enter(speech.phase);
 }
 
-function heardInWords({ ms, chars }) {
-  const text = reader.showHeard(chars);
+/** What a phase brings once, when it begins. */
+function enter(phase) {
+  document.body.dataset.phase = phase;
+  if (phase !== "failed") return;
+  reader.reset();
+  showError(speech.error);
+}
+
+function heardInWords(ms) {
+  const text = heardText();
   const end = text.length > 60 ? `… ${text.slice(-56).replace(/^\S*\s/, "")}` : text;
   const words = text ? `up to “${end}”` : "before the first word was complete";
   return `Stopped after ${seconds(ms / 1000)}, ${words}.`;

@@ -56,11 +56,11 @@ export class Reader {
     this.#keepInView();
   }
 
-  /** The first `numChars` characters were heard; the text of them. */
-  showHeard(numChars) {
-    const last = this.#place(numChars);
+  /** The first `numChars` characters were heard, or all of them; no word sounds now. */
+  rest(numChars = Infinity) {
+    if (!this.#words.length) return;
+    const last = numChars === Infinity ? this.#text.length : this.#place(numChars);
     this.#fill(this.#text, last, last);
-    return this.#text.slice(0, last);
   }
 
   #fill(text, first, last) {

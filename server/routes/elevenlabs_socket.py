@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import suppress
 
 from fastapi import APIRouter
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.errors import VoxloomError
 from server.auth import ApiKeys, is_locked, subprotocol_for
@@ -37,9 +39,7 @@ def elevenlabs_socket_routes(service: SpeechService, catalog: ModelCatalog) -> A
                 unlock=unlock if is_locked(websocket.scope) else None,
             )
         except VoxloomError as error:
-            # As ElevenLabs does: its clients read messages and close codes, not the handshake.
-            await websocket.send_text(json.dumps(error_event(error)))
-            await websocket.close(close_code(error), close_reason(error.message))
+            await _refuse(websocket, error, service.settings.socket_config_timeout_s)
             return
         socket = ElevenLabsSocket(
             service,
@@ -60,3 +60,18 @@ def elevenlabs_socket_routes(service: SpeechService, catalog: ModelCatalog) -> A
         await serve(websocket, voice_id, is_multi=True)
 
     return router
+
+
+async def _refuse(websocket: WebSocket, error: VoxloomError, patience_s: float) -> None:
+    """Answer the first message with what is wrong, and close.
+
+    Clients read messages and close codes, not the handshake; LiveKit's waits for ever if it is
+    closed before it has sent anything.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(patience_s):
+            if (await websocket.receive())["type"] == "websocket.disconnect":
+                return
+    with suppress(WebSocketDisconnect):
+        await websocket.send_text(json.dumps(error_event(error)))
+        await websocket.close(close_code(error), close_reason(error.message))

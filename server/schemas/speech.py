@@ -16,6 +16,10 @@ MAX_INSTRUCTIONS_CHARS = 4096
 MAX_LANGUAGE_CHARS = 35
 # msgspec carries the seed as a signed 64-bit integer.
 MAX_SEED = 2**63 - 1
+# OpenAI's bound for temperatures, and the stages' own for the rest (worker/vllm/sampling.py).
+MAX_TEMPERATURE = 2.0
+MAX_TOP_K = 2**31 - 1
+MAX_GUIDANCE_SCALE = 100.0
 
 
 class VoiceRef(BaseModel):
@@ -24,6 +28,16 @@ class VoiceRef(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     id: StrictStr
+
+
+Temperature = Annotated[
+    StrictFloat | None,
+    Field(
+        ge=0, le=MAX_TEMPERATURE, allow_inf_nan=False, description="0 takes the likeliest token."
+    ),
+]
+TopP = Annotated[StrictFloat | None, Field(gt=0, le=1, allow_inf_nan=False)]
+TopK = Annotated[StrictInt | None, Field(ge=0, le=MAX_TOP_K, description="0 is no limit.")]
 
 
 class SpokenText(RequestModel):
@@ -36,6 +50,10 @@ class SpokenText(RequestModel):
         "instructions": f"a string of at most {MAX_INSTRUCTIONS_CHARS} characters",
         "speed": f"a number from {MIN_SPEED} to {MAX_SPEED}",
         "seed": f"an integer from 0 to {MAX_SEED}",
+        "temperature": f"a number from 0 to {MAX_TEMPERATURE:g}",
+        "top_p": "a number above 0 and at most 1",
+        "top_k": f"an integer from 0 to {MAX_TOP_K}",
+        "guidance_scale": f"a number from 1 to {MAX_GUIDANCE_SCALE:g}",
         "language": "a language tag such as 'en'",
     }
 
@@ -73,6 +91,19 @@ class SpokenText(RequestModel):
             ge=0,
             le=MAX_SEED,
             description="Equal requests with equal seeds get equal bytes; random if not given.",
+        ),
+    ] = None
+    temperature: Temperature = None
+    top_p: TopP = None
+    top_k: TopK = None
+    guidance_scale: Annotated[
+        StrictFloat | None,
+        Field(
+            ge=1,
+            le=MAX_GUIDANCE_SCALE,
+            allow_inf_nan=False,
+            description="How strongly a language model follows the style of the instructions; 1 is "
+            "no guidance. Refused by pipelines without a language model, like the three above.",
         ),
     ] = None
     language: Annotated[

@@ -9,12 +9,16 @@ from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr
 from server.audio.formats import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE, AudioFormat
 from server.json_body import RequestModel
 from server.schemas.speech import (
+    MAX_GUIDANCE_SCALE,
     MAX_INSTRUCTIONS_CHARS,
     MAX_LANGUAGE_CHARS,
     MAX_SEED,
     MAX_SPEED,
     MIN_SPEED,
     SpeechRequest,
+    Temperature,
+    TopK,
+    TopP,
     VoiceRef,
 )
 
@@ -38,6 +42,10 @@ class SessionConfig(RequestModel):
         "response_format": _SHARED["response_format"],
         "speed": _SHARED["speed"],
         "seed": _SHARED["seed"],
+        "temperature": _SHARED["temperature"],
+        "top_p": _SHARED["top_p"],
+        "top_k": _SHARED["top_k"],
+        "guidance_scale": _SHARED["guidance_scale"],
         "sample_rate": _SHARED["sample_rate"],
         "language": _SHARED["language"],
         "stream_audio": "true or false",
@@ -55,6 +63,12 @@ class SessionConfig(RequestModel):
     response_format: AudioFormat | None = None
     speed: Speed = None
     seed: Annotated[StrictInt | None, Field(ge=0, le=MAX_SEED)] = None
+    temperature: Temperature = None
+    top_p: TopP = None
+    top_k: TopK = None
+    guidance_scale: Annotated[
+        StrictFloat | None, Field(ge=1, le=MAX_GUIDANCE_SCALE, allow_inf_nan=False)
+    ] = None
     sample_rate: Annotated[StrictInt | None, Field(ge=MIN_SAMPLE_RATE, le=MAX_SAMPLE_RATE)] = None
     language: Annotated[StrictStr | None, Field(max_length=MAX_LANGUAGE_CHARS)] = None
     stream_audio: StrictBool | None = None

@@ -71,6 +71,13 @@ class ContextTable:
         if self.open.get(context.name) is context:
             del self.open[context.name]
 
+    def find_ending(self, name: str | None) -> Context | None:
+        """The last context of that name that takes no more text and is still spoken."""
+        for context in reversed(self.live.values()):
+            if context.name == name and self.open.get(name) is not context:
+                return context
+        return None
+
     def remove(self, context: Context) -> None:
         self.close(context)
         del self.live[context.index]

@@ -197,10 +197,14 @@ class ElevenLabsSession:
         return []
 
     def _close_context(self, message: ElevenLabsMessage, now: float) -> list[Effect]:
+        """Closed once, a context ends; closed again, it is silent: its listener interrupted it."""
         context = self._table.open.get(message.context_id)
-        if context is None:
+        if context is not None:
+            return self._close(context)
+        ending = self._table.find_ending(message.context_id)
+        if ending is None:
             return [SendEvent(events.final_event(message.context_id))]
-        return self._close(context)
+        return [*_abort(ending), *self._finish(ending)]
 
     def _close_socket(self, message: ElevenLabsMessage, now: float) -> list[Effect]:
         self.state = State.CLOSING

@@ -84,7 +84,9 @@ class LiveEar:
         """Go on with other options."""
         prompt = {"mode": "live", "guesses": True} | _settings(options)
         interaction = OmniInteractionPrompt(f"ear{next(self._event_ids)}", "update", prompt)
-        await self._engine.submit_interaction_async(self._request_id, interaction)
+        refusal = await self._engine.submit_interaction_async(self._request_id, interaction)
+        if refusal is not None:
+            refusal.check()
 
     async def close(self) -> None:
         """Hear no more; turns that are over are still written down."""
@@ -99,6 +101,8 @@ class LiveEar:
         """What was heard, to the stream's end. Raises ``VoxloomError``."""
         async with aclosing(self._engine.outputs(self._request_id)) as outputs:
             async for output in outputs:
+                if output.interaction is not None:
+                    output.interaction.check()
                 heard = output.payload.get("heard")
                 if heard is not None and heard["kind"] == "started":
                     yield SpeechBegan(_to_ms(heard["first_sample"]))

@@ -24,7 +24,7 @@ import soxr
 from starlette.types import Message, Receive, Send
 from starlette.websockets import WebSocketDisconnect
 
-from engine.errors import UnknownRequestError, VoxloomError
+from engine.errors import VoxloomError
 from server.audio.decoder import SAMPLE_RATE, Samples
 from server.audio.formats import AudioFormat
 from server.audio.g711 import G711Law
@@ -226,13 +226,13 @@ class RealtimeSocket:
         except VoxloomError as error:
             await self._lose_ear(order.epoch, error)
             return
-        self._ear = ear
+        self._ear = ear  # one that was closed before is followed to its end
         self._begin(f"ear {order.epoch}", self._follow(ear, order.epoch))
 
     async def _tell_ear(self, tell: Any) -> None:
-        """The stream may have broken just now; its follower says so."""
+        """Tell the stream; of one that has broken its follower says so."""
         if self._ear is not None:
-            with contextlib.suppress(UnknownRequestError):
+            with contextlib.suppress(VoxloomError):
                 await tell(self._ear)
 
     async def _follow(self, ear: LiveEar, epoch: int) -> None:
@@ -241,6 +241,8 @@ class RealtimeSocket:
                 async for item in news:
                     await self._perform(self._heard(item, epoch))
         except VoxloomError as error:
+            if self._ear is ear:
+                self._ear = None
             await self._lose_ear(epoch, error)
         finally:
             await asyncio.shield(ear.abort())
@@ -257,7 +259,6 @@ class RealtimeSocket:
 
     async def _lose_ear(self, epoch: int, error: VoxloomError) -> None:
         log.warning("%s cannot listen: %s", self._context.request_id, error.message)
-        self._ear = None
         effects = self._session.take_listening_failure(epoch, error, time.monotonic())
         await self._perform(effects)
 

@@ -9,7 +9,8 @@ import pytest
 
 from benchmarks.__main__ import NAMES, main
 
-QUIET = [name for name in NAMES if name != "wer"]
+# The others have tests of their own.
+QUIET = [name for name in NAMES if name not in ("wer", "talker", "guided_tokens")]
 # What must be so even of a quick run, whatever the machine is busy with.
 CERTAIN = {
     "integrity checks that failed": 0,
@@ -50,6 +51,15 @@ def test_the_word_error_rate_of_tones_is_that_of_nothing_understood(tmp_path: Pa
     figures = run_quick("wer", tmp_path / "out.json")
     check(figures)
     assert figures["WER, one at a time"] >= 50
+
+
+@pytest.mark.model
+@pytest.mark.asr
+@pytest.mark.torch
+def test_the_talker_is_measured_without_a_server(tmp_path: Path) -> None:
+    figures = run_quick("talker", tmp_path / "out.json")
+    assert figures["durations exact, teacher-forced"] > 0.8
+    assert figures["slow, guidance 5"] > figures["fast, guidance 5"]
 
 
 def test_an_unknown_benchmark_is_refused_with_the_known_names(

@@ -26,7 +26,7 @@ _FLAGS = (
     "--disable-sync",
     "--autoplay-policy=user-gesture-required",
 )
-_TIMEOUT_MS = 20_000
+_TIMEOUT_MS = 60_000
 # Keeps which words were marked. `whenMarked(count)` waits until so many have been.
 _WATCHER = """
 window.marked = [];

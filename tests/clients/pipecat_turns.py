@@ -27,6 +27,8 @@ from pipecat.workers.runner import WorkerRunner
 
 RATE = 24000
 _TIMEOUT_S = 60.0
+# Pipecat gives a turn up that has been silent for three seconds, which is little on a busy machine.
+PATIENCE_S = 30.0
 
 
 @dataclass
@@ -113,4 +115,5 @@ async def talking(service: TTSService) -> AsyncIterator[Conversation]:
             await worker.queue_frame(EndFrame())
             await running
         finally:
-            running.cancel()
+            if not running.done():
+                await runner.cancel()

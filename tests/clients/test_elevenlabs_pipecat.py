@@ -12,7 +12,7 @@ from pipecat.frames.frames import TTSAudioRawFrame
 from pipecat.services.elevenlabs.tts import ElevenLabsHttpTTSService, ElevenLabsTTSService
 from pipecat.services.tts_service import TextAggregationMode
 
-from tests.clients.pipecat_turns import RATE, Conversation, Turn, talking
+from tests.clients.pipecat_turns import PATIENCE_S, RATE, Conversation, Turn, talking
 from tests.e2e.server_process import ServerProcess
 
 TEXT = "Better late than never. Tickets cost $3.50, don't they? Dinner is ready."
@@ -46,6 +46,7 @@ def open_service(server: ServerProcess, mode: TextAggregationMode) -> ElevenLabs
         url=f"ws://127.0.0.1:{server.port}",
         sample_rate=RATE,
         text_aggregation_mode=mode,
+        stop_frame_timeout_s=PATIENCE_S,
         settings=ElevenLabsTTSService.Settings(voice="alloy", speed=1.0, stability=0.5),
     )
 
@@ -119,6 +120,7 @@ def test_the_http_service_tells_its_words_too(server: ServerProcess) -> None:
                 aiohttp_session=session,
                 base_url=f"http://127.0.0.1:{server.port}",
                 sample_rate=RATE,
+                stop_frame_timeout_s=PATIENCE_S,
                 settings=ElevenLabsHttpTTSService.Settings(voice="alloy"),
             )
             async with talking(service) as conversation:

@@ -18,6 +18,7 @@ from tests.e2e.server_process import ServerProcess
 
 TEXT = "It costs $3.50, said the 🦊 fox. Then it left!"
 WORDS = ["It", "costs", "$3.50,", "said", "the", "fox.", "Then", "it", "left!"]
+SHORT = "Hello there, fox."
 LONG = "The weaver worked at night, when the house was quiet. " * 40
 # The colours of the light theme: threads that were heard, the playhead, the marked word.
 HEARD, PLAYHEAD, MARKED = (74, 63, 196), (228, 87, 46), (255, 211, 107)
@@ -47,10 +48,10 @@ def test_words_are_marked_in_order_while_they_are_spoken(visit: Visit) -> None:
     speak(visit, TEXT)
     visit.await_phase("done")
 
-    # A word that is shorter than the time between two pictures may be left out.
+    # A word that is shorter than the time between two pictures is left out.
     marked = iter(visit.marked())
     seen = [word for word in marked if word in WORDS]
-    assert len(seen) >= len(WORDS) - 2
+    assert len(seen) > len(WORDS) // 2
     remaining = iter(WORDS)
     assert all(word in remaining for word in seen)
     expect(visit.at("#status")).to_have_text(re.compile(r"^Done: \d\.\d s of speech\."))
@@ -72,14 +73,14 @@ def test_the_waveform_and_the_word_are_there_to_be_seen(visit: Visit) -> None:
 
 def test_figures_come_with_the_audio(visit: Visit) -> None:
     expect(visit.at("#ttfa")).to_have_text("–")
-    speak(visit, TEXT)
+    speak(visit, SHORT)
     visit.await_phase("done")
 
     shown = {name: visit.at(f"#{name}").inner_text() for name in ("ttfa", "rtf", "pace", "audio")}
     assert re.fullmatch(r"\d+ ms", shown["ttfa"])
     assert 0 < float(shown["rtf"]) < 1
     assert re.fullmatch(r"[\d.]+×", shown["pace"])
-    assert 2 < float(shown["audio"].removesuffix(" s")) < 6
+    assert 0.6 < float(shown["audio"].removesuffix(" s")) < 2
 
 
 def test_stopping_tells_what_was_heard(visit: Visit) -> None:
@@ -91,7 +92,9 @@ def test_stopping_tells_what_was_heard(visit: Visit) -> None:
     status = visit.at("#status").inner_text()
     said = visit.at(".said").inner_text()
     assert LONG.startswith(said)
-    assert re.fullmatch(rf"Stopped after \d\.\d s, up to “{re.escape(said)}”\.", status)
+    told = re.fullmatch(r"Stopped after \d+\.\d s, up to “(?:… )?(.+)”\.", status)
+    assert told is not None
+    assert said.endswith(told[1])
     # The word that was marked had begun, so those before it were heard.
     assert visit.marked()[-2] in said
     expect(visit.at("#speak-label")).to_have_text("Speak")
@@ -110,20 +113,22 @@ def test_a_stopped_speech_is_saved_as_far_as_it_was_heard(visit: Visit) -> None:
 
 
 def test_what_was_spoken_can_be_saved(visit: Visit) -> None:
-    speak(visit, TEXT)
+    speak(visit, SHORT)
     visit.await_phase("done")
 
-    wav = check_speech(visit.save("#save-wav"), "wav", 2.0, 6.0)
-    mp3 = check_speech(visit.save("#save-mp3"), "mp3", 2.0, 6.0)
+    wav = check_speech(visit.save("#save-wav"), "wav", 0.6, 2.0)
+    mp3 = check_speech(visit.save("#save-mp3"), "mp3", 0.6, 2.0)
     assert mp3.duration_s == pytest.approx(wav.duration_s, abs=0.1)
     subtitles = visit.save("#save-vtt").decode()
     assert subtitles.startswith("WEBVTT\n\n00:00:00.")
-    assert "fox.\n" in subtitles
+    assert subtitles.endswith(f"\n{SHORT}\n")
 
 
 def test_it_can_be_played_again_from_any_place(visit: Visit) -> None:
     speak(visit, TEXT)
     visit.await_phase("done")
+    expect(visit.at("mark")).to_be_empty()
+    expect(visit.at(".said")).to_have_text(TEXT)
     visit.page.evaluate("window.marked.length = 0")
     visit.page.focus("#waveform")
     visit.page.keyboard.press("Home")
@@ -133,7 +138,7 @@ def test_it_can_be_played_again_from_any_place(visit: Visit) -> None:
     visit.page.keyboard.press("End")
 
     expect(visit.at("#speak-label")).to_have_text("Speak")
-    expect(visit.at("mark")).to_have_text("left!")
+    expect(visit.at("mark")).to_be_empty()
 
 
 def test_everything_works_from_the_keyboard_alone(visit: Visit) -> None:
@@ -179,6 +184,13 @@ def test_the_command_is_copied(visit: Visit) -> None:
     expect(visit.at("#copy")).to_have_text("Copied")
 
     assert visit.page.evaluate("navigator.clipboard.readText()") == visit.at("#curl").inner_text()
+
+
+def test_what_was_skipped_is_told(visit: Visit) -> None:
+    speak(visit, "Hello 中 there.")
+    visit.await_phase("done")
+
+    expect(visit.at("#status")).to_contain_text("Note: skipped 1 character of Han script.")
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])

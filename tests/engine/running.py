@@ -74,13 +74,13 @@ async def listen(engine: AsyncOmniEngine, request_id: str) -> Heard:
 
 @contextlib.asynccontextmanager
 async def running(
-    pipeline: PipelineConfig, config: EngineConfig = QUICK
+    pipeline: PipelineConfig, config: EngineConfig = QUICK, ready_s: float = 60.0
 ) -> AsyncIterator[AsyncOmniEngine]:
     """An engine that is ready, checked for leaks at the end."""
     engine = AsyncOmniEngine(pipeline, config)
     engine.start()
     try:
-        await engine.wait_ready(60)
+        await engine.wait_ready(ready_s)
         yield engine
         await asyncio.to_thread(engine.check_integrity)
     finally:

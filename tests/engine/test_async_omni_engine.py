@@ -26,6 +26,7 @@ from engine.errors import (
 )
 from engine.messages import SamplingParams
 from engine.outputs import OmniInteractionPrompt
+from engine.trace import current_trace
 from tests.engine.running import QUICK, listen, pids, run, running, speak, tones
 
 pytestmark = pytest.mark.process
@@ -107,10 +108,10 @@ def test_a_caller_that_does_not_read_holds_a_bounded_amount_of_audio() -> None:
     async def scenario() -> None:
         config = EngineConfig(max_buffered_audio_s=2.0)
         async with running(tones(), config) as engine:
-            slow = engine.generate("slow", {"text": LONG})
+            text = LONG[: len(LONG) // 4]
+            slow = engine.generate("slow", {"text": text})
             await anext(slow)
-            await speak(engine, "fast", LONG)
-            await speak(engine, "again", LONG)
+            await speak(engine, "fast", text)
 
             def look(core: object) -> tuple[int, int]:
                 progress = core._requests["slow"].stages[1]  # type: ignore[attr-defined]
@@ -121,7 +122,7 @@ def test_a_caller_that_does_not_read_holds_a_bounded_amount_of_audio() -> None:
             total = 0
             async for output in slow:
                 total += output.num_samples
-            assert total > 90 * 24000
+            assert total > 20 * 24000
 
     run(scenario)
 
@@ -147,7 +148,12 @@ def test_a_second_request_of_an_open_id_is_refused_and_harms_nothing() -> None:
             {"sampling_params_list": [SamplingParams(temperature=0.5), SamplingParams()]},
             "temperature",
         ),
-        ({"prompt_text": "x"}, "prompt_text"),
+        ({"prompt_text": 5}, "prompt_text"),
+        ({"trace_headers": {"traceparent": 5}}, "trace_headers"),
+        ({"prompt": {"text": "x", 1: "y"}}, "prompt"),
+        ({"deadline": "soon"}, "deadline"),
+        ({"arrival_time": "now"}, "arrival_time"),
+        ({"data_parallel_rank": "first"}, "data_parallel_rank"),
     ],
 )
 def test_arguments_that_no_stage_can_take_are_refused_and_harm_nobody(
@@ -160,6 +166,22 @@ def test_arguments_that_no_stage_can_take_are_refused_and_harm_nobody(
                 await engine.add_request_async("a", **given)
             assert caught.value.param in (param, "prompt")
             assert (await speak(engine, "b", TEXT)).audio
+
+    run(scenario)
+
+
+def test_outputs_tell_their_prompt_and_what_its_processing_took() -> None:
+    async def scenario() -> None:
+        async with running(tones()) as engine:
+            for given, shown in ((None, TEXT), ("what the user typed", "what the user typed")):
+                outputs = [
+                    output
+                    async for output in engine.generate("a", {"text": TEXT}, prompt_text=given)
+                ]
+                assert {output.prompt_text for output in outputs} == {shown}
+                assert all(0 < o.preprocess_ms <= o.queue_wait_ms for o in outputs)
+            registry = engine.metrics.registry
+            assert registry.get_sample_value("voxloom_preprocess_seconds_count") == 2
 
     run(scenario)
 
@@ -389,23 +411,54 @@ def test_interactions_are_answered_among_the_outputs() -> None:
     run(scenario)
 
 
-def test_interactions_that_are_not_allowed_name_what_is_wrong() -> None:
+def test_what_is_wrong_with_an_interaction_is_answered_in_its_place_and_harms_nothing() -> None:
     async def scenario() -> None:
         async with running(tones()) as engine:
-            with pytest.raises(UnknownRequestError):
-                engine.submit_interaction("nobody", OmniInteractionPrompt("e", "pause"))
-            await engine.add_request_async("s", {"text": "a"}, final_stage_id=1, resumable=True)
-            wrong = [
-                OmniInteractionPrompt("e", "update", {"voice": "nobody"}),
-                OmniInteractionPrompt("e", "interrupt", {"played_ms": -1}),
-                OmniInteractionPrompt("e", "interrupt", {"when": 1}),
-                OmniInteractionPrompt("e", "pause", {"ms": 1}),
+            await engine.add_request_async("s", {"text": "a "}, final_stage_id=1, resumable=True)
+            reader = asyncio.create_task(listen(engine, "s"))
+            wrong: list[tuple[Any, Any, str | None]] = [
+                ("update", {"voice": "nobody"}, "voice"),
+                ("update", {1: "x"}, "arguments"),
+                ("interrupt", {"played_ms": -1}, "arguments"),
+                ("interrupt", {"played_ms": float("nan")}, "arguments"),
+                ("interrupt", {"when": 1}, "arguments"),
+                ("pause", {"ms": 1}, "arguments"),
+                ("flush", None, "arguments"),
+                ("dance", {"ms": 1}, "kind"),
+                (5, {}, "kind"),
             ]
-            for interaction in wrong:
+            for number, (kind, arguments, _param) in enumerate(wrong):
+                interaction = OmniInteractionPrompt(f"e{number}", kind, arguments)
+                assert engine.submit_interaction("s", interaction) is None
+            engine.submit_interaction("s", OmniInteractionPrompt("last", "flush"))
+            await engine.add_streaming_update_async("s", "b", resumable=False)
+            heard = await reader
+            assert [a.event_id for a in heard.answers] == [
+                *(f"e{number}" for number in range(len(wrong))),
+                "last",
+            ]
+            for answer, (kind, _arguments, param) in zip(heard.answers, wrong, strict=False):
+                assert (answer.kind, answer.code, answer.param) == (kind, "invalid_value", param)
                 with pytest.raises(InvalidRequestError):
-                    engine.submit_interaction("s", interaction)
-            await engine.add_streaming_update_async("s", "", resumable=False)
-            assert (await listen(engine, "s")).audio
+                    answer.check()
+            heard.answers[-1].check()
+            assert heard.audio == (await speak(engine, "same", "a b")).audio
+
+    run(scenario)
+
+
+def test_an_interaction_for_nobody_is_answered_to_whoever_sent_it() -> None:
+    async def scenario() -> None:
+        async with running(tones()) as engine:
+            await speak(engine, "ended", TEXT)
+            for request_id in ("nobody", "ended"):
+                interaction = OmniInteractionPrompt("e7", "pause")
+                refusal = await engine.submit_interaction_async(request_id, interaction)
+                assert refusal is not None
+                assert (refusal.event_id, refusal.kind) == ("e7", "pause")
+                assert refusal.code == "unknown_request"
+                with pytest.raises(UnknownRequestError, match="unknown or has ended"):
+                    refusal.check()
 
     run(scenario)
 
@@ -485,6 +538,32 @@ def test_a_request_that_fails_in_its_stage_fails_alone(word: str) -> None:
             assert engine.snapshot.stages[0].num_restarts == 0
 
     run(scenario)
+
+
+def test_a_workers_log_line_about_a_request_names_its_trace(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+
+    async def scenario() -> None:
+        async with running(tones(faulty=True)) as engine:
+            for request_id, arguments in (
+                ("named", {"trace_headers": {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}}),
+                ("nameless", {}),
+            ):
+                with pytest.raises(StageFailedError):
+                    await speak(engine, request_id, "one raise two", **arguments)
+            current_trace.set({"traceparent": f"00-{trace}-b7ad6b7169203331-01"})
+            with pytest.raises(StageFailedError):
+                await speak(engine, "inherited", "one raise two")
+
+    run(scenario)
+    lines = [line for line in capfd.readouterr().err.splitlines() if "a request failed" in line]
+    assert [line.partition("request_id=")[2] for line in lines] == [
+        f"named trace_id={trace}",
+        "nameless",
+        f"inherited trace_id={trace}",
+    ]
 
 
 @pytest.mark.parametrize("word", ["die", "hang", "burn"])

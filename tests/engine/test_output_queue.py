@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 
+from engine.buffering import StageReports
 from engine.messages import AckMessage, ErrorMessage, OutputMessage
-from engine.output_queue import OutputQueue, StageReports, is_terminal
+from engine.output_queue import OutputQueue, is_terminal
 
 
 def reports(every: int) -> dict[int, StageReports]:
@@ -122,3 +123,17 @@ def test_what_was_sent_and_heard_is_told_to_the_word() -> None:
         "heard_ms": 195,
         "heard_chars": 11,
     }
+
+
+def test_an_answer_that_comes_after_the_end_is_read_before_it() -> None:
+    queue = OutputQueue(1000, reports(1000), lambda _stage, _num_taken: None)
+    end = OutputMessage("r", 0, None, finished=True)
+    refused = ErrorMessage("r", "unknown_request", "it has ended", fatal=False, event_id="e")
+    queue.put(chunk(0))
+    queue.put(end)
+    queue.put(refused)
+
+    async def read() -> list[object]:
+        return [await queue.get() for _ in range(3)]
+
+    assert asyncio.run(read()) == [chunk(0), refused, end]

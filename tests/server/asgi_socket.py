@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -67,7 +67,9 @@ class AsgiSocket:
 
 @asynccontextmanager
 async def connected(
-    app: ASGIApp, path: str = "/v1/audio/speech/stream"
+    app: ASGIApp,
+    path: str = "/v1/audio/speech/stream",
+    headers: Sequence[tuple[bytes, bytes]] = (),
 ) -> AsyncIterator[AsgiSocket]:
     """A socket of the app; at the end the client leaves, and the app must be done with it."""
     socket = AsgiSocket()
@@ -81,7 +83,7 @@ async def connected(
         "raw_path": path.encode(),
         "query_string": query.encode(),
         "root_path": "",
-        "headers": [],
+        "headers": list(headers),
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 8000),
         "subprotocols": [],

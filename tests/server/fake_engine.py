@@ -18,6 +18,7 @@ from engine.errors import InvalidRequestError
 from engine.messages import SamplingParams
 from engine.outputs import OmniRequestOutput
 from engine.pipeline import PipelineConfig, StageConfig, Voice
+from engine.trace import current_trace
 from tests.server.fake_streams import CHUNK_SAMPLES as CHUNK_SAMPLES
 from tests.server.fake_streams import RATE as RATE
 from tests.server.fake_streams import SAMPLES_PER_CHAR as SAMPLES_PER_CHAR
@@ -110,7 +111,7 @@ class FakeEngine(FakeStreams):
         ticket: Any = None,
         **arguments: Any,
     ) -> AsyncGenerator[OmniRequestOutput, None]:
-        deadline, trace = arguments.get("deadline"), arguments.get("trace_headers")
+        deadline, trace = arguments.get("deadline"), dict(current_trace.get())
         self.calls.append({"request_id": request_id, "prompt": prompt, "deadline": deadline})
         self.calls[-1] |= {"sampling": sampling_params_list, "trace": trace}
         if not any(char.isalnum() for char in prompt["text"]):

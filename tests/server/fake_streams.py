@@ -12,6 +12,7 @@ from typing import Any
 
 from engine.errors import RequestAbortedError, UnknownRequestError, VoxloomError
 from engine.outputs import OmniInteractionPrompt, OmniRequestOutput
+from engine.trace import current_trace
 
 RATE = 24000
 SAMPLES_PER_CHAR = 480
@@ -31,6 +32,7 @@ class Stream:
 
     prompt: dict[str, Any]
     ticket: Any
+    trace: dict[str, str] = field(default_factory=dict)
     log: list[Any] = field(default_factory=list)
     buffer: str = ""
     offset: int = 0
@@ -59,7 +61,7 @@ class FakeStreams:
     ) -> None:
         ticket = self.admit()  # type: ignore[attr-defined]
         assert options["resumable"]
-        self.streams[request_id] = Stream(prompt, ticket)
+        self.streams[request_id] = Stream(prompt, ticket, dict(current_trace.get()))
 
     async def add_streaming_update_async(
         self, request_id: str, prompt: dict[str, Any], *, resumable: bool = True

@@ -189,6 +189,7 @@ def test_a_full_server_is_told_and_the_socket_lives_on() -> None:
 )
 def test_a_bad_address_is_told_and_closed(path: str, says: str) -> None:
     async def scenario(socket: AsgiSocket) -> None:
+        say(socket, text=" ")
         error = await socket.next()
         assert isinstance(error, dict)
         assert says in error["message"]
@@ -196,6 +197,15 @@ def test_a_bad_address_is_told_and_closed(path: str, says: str) -> None:
         assert await socket.next() == 1008
 
     run(FakeEngine(), path, scenario)
+
+
+def test_a_bad_address_is_told_even_to_a_client_that_says_nothing() -> None:
+    async def scenario(socket: AsgiSocket) -> None:
+        assert isinstance(await socket.next(), dict)
+        assert await socket.next() == 1008
+
+    path = "/v1/text-to-speech/nobody/multi-stream-input"
+    run(FakeEngine(), path, scenario, socket_config_timeout_s=0.01)
 
 
 def test_a_client_that_says_nothing_is_closed_when_its_own_time_is_over() -> None:

@@ -179,3 +179,15 @@ def test_the_time_of_its_start_is_known_until_it_is_forgotten() -> None:
             requests.started_at(0)
 
     run(scenario)
+
+
+def test_an_order_for_a_request_that_is_over_does_nothing() -> None:
+    """Its failure may be on its way to the session that gives the order."""
+
+    async def scenario(requests: SpeechRequests, _: RecordingEngine) -> None:
+        await speak(requests, 0, "Hello.")
+        requests.abort(0)
+        for order in (AppendText(0, "More."), FlushText(0), ChangeVoice(0, {}), EndText(0)):
+            await requests.carry_out(order, PLAN)
+
+    run(scenario)

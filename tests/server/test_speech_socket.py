@@ -344,3 +344,19 @@ def test_binary_messages_and_garbage_are_answered_and_change_nothing() -> None:
         assert audio_of(await socket.until("session.done"))
 
     run(FakeEngine(), scenario)
+
+
+def test_what_a_socket_asks_for_is_part_of_its_clients_trace() -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    engine = FakeEngine()
+
+    async def scenario() -> None:
+        app = create_app(engine, ServerSettings(access_log=False))
+        async with connected(app, headers=[(b"traceparent", parent.encode())]) as socket:
+            socket.say("session.config", **STREAMED)
+            socket.say("input.text", text="Hello.")
+            socket.say("input.done")
+            await socket.until("audio.done")
+
+    asyncio.run(scenario())
+    assert [stream.trace for stream in engine.ended] == [{"traceparent": parent}]

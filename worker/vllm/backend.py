@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from engine.messages import (
     Fingerprint,
@@ -85,6 +86,7 @@ class VllmBackend:
         self._metrics = MetricsReader()
         self._liveness = Liveness(orphan_timeout_s)
         self._stopping = asyncio.Event()
+        self._failure: Exception | None = None
 
     def fingerprint(self) -> Fingerprint:
         return self._fingerprint
@@ -98,6 +100,7 @@ class VllmBackend:
             self._engine.shutdown()
 
     async def _run(self) -> None:
+        self._loop.set_exception_handler(self._callback_failed)
         for descriptor in self._transport.descriptors():
             self._loop.add_reader(descriptor, self._receive)
         self._liveness.note_ping()
@@ -105,11 +108,23 @@ class VllmBackend:
         while not self._stopping.is_set() and not self._liveness.is_orphaned:
             if self._engine.is_dead:
                 raise EngineDiedError("vLLM's process has died")
+            if self._failure is not None:
+                raise self._failure
             try:
                 async with asyncio.timeout(_CHECK_S):
                     await self._stopping.wait()
             except TimeoutError:
                 self._receive()
+
+    def _callback_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A message that could not be carried out, or rows that could not be sent, end the replica.
+
+        An exception of a task is its request's alone, and told there.
+        """
+        loop.default_exception_handler(context)
+        error = context.get("exception")
+        if "handle" in context and isinstance(error, Exception):
+            self._failure = error
 
     # --- messages --------------------------------------------------------------------------------
 
@@ -155,11 +170,11 @@ class VllmBackend:
 
     def _add(self, message: StageRequest) -> None:
         """Start a request by itself, or a group when its last member has come."""
-        members = self._forming.add(message)
-        if members is None:
-            return
-        own, companions = members
         try:
+            members = self._forming.add(message)
+            if members is None:
+                return
+            own, companions = members
             stream = RequestStream(
                 own,
                 companions,
@@ -170,8 +185,10 @@ class VllmBackend:
                 alone=own.suspect,
             )
         except Exception as error:
-            self._drop_credits([own.request_id, *(c.request_id for c in companions.values())])
-            self._transport.send(stage_error(own.request_id, error))
+            # The orchestrator ends the group, and with its abort what is left of it here.
+            self._drop_credits([message.request_id])
+            failure = stage_error(message.request_id, error, None, message.trace_headers)
+            self._transport.send(failure)
             return
         self._streams[own.request_id] = stream
         self._check_credit(own.request_id)
@@ -188,7 +205,8 @@ class VllmBackend:
         error = task.exception()
         if error is not None and not self._engine.is_dead:
             self._flush()  # what came before the failure
-            self._transport.send(stage_error(request_id, error, stream.failed_input))
+            trace = stream.request.trace_headers
+            self._transport.send(stage_error(request_id, error, stream.failed_input, trace))
         self._check_trial()
 
     def _abort(self, request_ids: list[str]) -> None:
@@ -269,4 +287,6 @@ class VllmBackend:
 
 
 async def _launch(llm: LlmConfig) -> TokenEngine:
-    return TokenEngine(launch(llm), llm)
+    engine = TokenEngine(launch(llm), llm)
+    await engine.warm_up()
+    return engine

@@ -16,6 +16,7 @@ import torch
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor
 from vllm.v1.sample.logits_processor.builtin import process_dict_updates
 
+from worker.vllm.blend import blend_logits
 from worker.vllm.row_marks import GUIDED_ROW, GroupMark, read_group
 
 
@@ -59,16 +60,6 @@ class GuidanceProcessor(LogitsProcessor):
 
     def _tensor(self, values: list[Any], dtype: torch.dtype) -> torch.Tensor:
         return torch.tensor(values, dtype=dtype, device=self._device)
-
-
-def blend_logits(guided: torch.Tensor, free: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """``free + scale * (guided - free)``: float32 [n, vocabulary], ``scale`` [n, 1].
-
-    A token that is masked, -inf, in either row stays so; the formula alone would make it NaN.
-    """
-    blend = free + scale * (guided - free)
-    masked = torch.isneginf(guided) | torch.isneginf(free)
-    return blend.masked_fill_(masked, -torch.inf)
 
 
 def _mark_of(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from engine.errors import InvalidRequestError, StageFailedError
 from engine.pipeline import LlmConfig
-from worker.vllm.adapter import FinishReason, Passage
+from worker.vllm.adapter import Burst, FinishReason, Passage, Row
 from worker.vllm.row_marks import GROUP_SIZE, GroupMark, make_extra_args
 from worker.vllm.sampling import MAX_GUIDANCE_SCALE, TokenSampling, refuse_penalties
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from vllm.v1.engine.output_processor import RequestOutputCollector
 
 _SEED_MASK = 2**63 - 1
+_WARM_UP_TOKENS = 8
+_WARM_UP_TOKEN = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,15 @@ class TokenEngine:
     @property
     def is_dead(self) -> bool:
         return bool(self._engine.errored)
+
+    async def warm_up(self) -> None:
+        """Decode a few tokens: what is loaded or allocated at first use should delay nobody."""
+        sampling = TokenSampling(max_tokens=_WARM_UP_TOKENS, seed=0, ignore_eos=True)
+        prompt = [_WARM_UP_TOKEN] * min(_WARM_UP_TOKENS, self.max_model_len // 2)
+        passage = Passage(number=0, rows=(Row(None, prompt),), sampling=sampling, sink=_Nowhere())
+        decoding = await self.submit(Submission("warm-up", passage, seed=0))
+        while (await decoding.next()).finish_reason is None:
+            pass
 
     async def submit(self, submission: Submission) -> Decoding:
         """Start a passage. Raises a ``VoxloomError`` for what cannot be decoded."""
@@ -179,6 +190,11 @@ class TokenEngine:
             output_kind=RequestOutputKind.FINAL_ONLY if number else RequestOutputKind.DELTA,
             extra_args=make_extra_args(mark, alone=submission.alone),
         )
+
+
+class _Nowhere:
+    def feed(self, burst: Burst) -> None:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -550,7 +550,8 @@ class Simulation:
     def _deliver(self, message: OutputMessage | ErrorMessage | AckMessage) -> None:
         assert message.request_id in self.callers, "a companion was delivered"
         caller = self.callers[message.request_id]
-        assert not caller.terminals, f"{message.request_id}: output after its end"
+        is_late_answer = isinstance(message, ErrorMessage) and not message.fatal
+        assert is_late_answer or not caller.terminals, f"{message.request_id}: output after its end"
         match message:
             case AckMessage():
                 if message.kind == "interrupt":  # what was not taken is dropped

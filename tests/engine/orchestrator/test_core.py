@@ -98,6 +98,18 @@ def test_requests_beyond_max_running_wait_by_priority() -> None:
     simulation.settle()
 
 
+def test_a_crowd_that_comes_and_goes_while_all_places_are_taken_leaves_nothing() -> None:
+    simulation = started(config=EngineConfig(max_running=1))
+    simulation.add("long", 50)
+    simulation.add("patient", 1)
+    for number in range(1000):
+        simulation.add(f"r{number}")
+        simulation.abort(f"r{number}")
+        assert len(simulation.core._waiting) <= 4
+    simulation.settle()
+    assert simulation.callers["patient"].num_samples == UNIT
+
+
 def test_least_loaded_spreads_requests_over_replicas() -> None:
     simulation = started(pipeline=two_stages(num_replicas=2))
     for number in range(4):
@@ -452,6 +464,27 @@ def test_a_step_that_fails_for_several_has_each_tried_alone(stage_id: int) -> No
         assert simulation.callers[name].num_samples == 4 * UNIT
 
 
+def test_what_cannot_have_been_in_a_step_is_not_suspected_when_its_replica_dies() -> None:
+    simulation = started(config=EngineConfig(max_buffered_audio_s=CHUNK / SAMPLE_RATE))
+    simulation.add("slow", 20)
+    simulation.callers["slow"].reads = False
+    simulation.add("idle", 1, resumable=True)
+    simulation.run()
+    simulation.add("busy", 3)
+    simulation.callers["busy"].reads = False
+    (units,), (chunks,) = stage_replicas(simulation, 0), stage_replicas(simulation, 1)
+    simulation.receive(units)
+    simulation.step(units, "busy")
+    simulation.receive(chunks)
+    simulation.kill(chunks)
+    (chunks,) = stage_replicas(simulation, 1)
+    simulation.say_hello(chunks)
+    simulation.receive(chunks)
+    assert set(simulation.replicas[chunks].requests) >= {"slow", "busy"}
+    assert set(simulation.replicas[chunks].suspects) == {"busy"}
+    simulation.settle()
+
+
 def test_a_request_whose_steps_fail_again_and_again_fails() -> None:
     simulation = started()
     simulation.add("a", 4)
@@ -547,6 +580,16 @@ def test_text_controls_are_refused_where_no_more_text_comes(kind: str) -> None:
     simulation.add("a", 4)
     simulation.interact("a", kind, "x")
     assert simulation.callers["a"].acks == ["error:x"]
+    simulation.settle()
+
+
+def test_an_interaction_that_comes_after_the_end_is_answered_all_the_same() -> None:
+    simulation = started()
+    simulation.add("a", 1)
+    simulation.run()
+    assert simulation.callers["a"].terminals
+    simulation.interact("a", "pause", "late")
+    assert simulation.callers["a"].acks == ["error:late"]
     simulation.settle()
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
 import pytest
 import zmq
 
@@ -37,10 +38,12 @@ class Engine:
         self.data, self.control = (self.context.socket(zmq.ROUTER) for _ in range(2))
         self.network.open(self.context, self.data, self.control)
 
-    def start(self, replica_id: str, *, is_reachable: bool = True) -> None:
+    def start(
+        self, replica_id: str, *, is_reachable: bool = True, pipeline: PipelineConfig = PIPELINE
+    ) -> None:
         endpoints = (self.network.data_endpoint, self.network.control_endpoint)
         data, control = endpoints if is_reachable else ("tcp://127.0.0.1:9",) * 2
-        self.placement.start(ReplicaSpec(replica_id, 0, 0, PIPELINE, data, control, 30.0))
+        self.placement.start(ReplicaSpec(replica_id, 0, 0, pipeline, data, control, 30.0))
 
     def await_hello(self, replica_id: str) -> None:
         assert self.data.poll(int(TIMEOUT_S * 1000))
@@ -84,6 +87,22 @@ def test_an_actor_says_hello_and_its_end_is_reported_with_the_reason(ray_address
         ours.start("notes-1")
         ours.await_hello("notes-1")
         assert ours.placement.poll_exits() == []  # a kill is not reported back
+
+
+def test_an_actor_that_no_node_can_hold_is_given_up_with_what_was_asked_and_what_there_is(
+    ray_address: str,
+) -> None:
+    stage = msgspec.structs.replace(STAGE, num_cpus=64.0, num_gpus=1.0)
+    too_large = msgspec.structs.replace(PIPELINE, stages=(stage,))
+    config = EngineConfig(ray_address=ray_address, ray_placement_timeout_s=1.0)
+    with engine(config) as ours:
+        ours.start("large-0", pipeline=too_large)
+        assert ours.await_exits(1) == {
+            "large-0": "was not placed by Ray within 1 s: stage 'notes' asks for num_cpus: 64 and"
+            " num_gpus: 1 a replica; the cluster has 2 CPUs (2 free, at most 2 on one node) and"
+            " 0 GPUs (0 free, at most 0 on one node) on 1 nodes"
+        }
+        assert ours.placement.poll_exits() == []
 
 
 def test_when_the_driver_ends_its_actors_are_lost_and_the_next_start_has_another(

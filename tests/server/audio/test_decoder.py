@@ -10,6 +10,7 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
+from av.audio.stream import AudioStream
 
 from engine.errors import InvalidRequestError
 from server.audio.decoder import SAMPLE_RATE, AudioReader, Samples
@@ -38,6 +39,7 @@ def in_container(name: str, codec: str, rate: int = 48_000, layout: str = "stere
     buffer = io.BytesIO()
     with av.open(buffer, "w", format=name) as container:
         stream = container.add_stream(codec, rate=rate, layout=layout)
+        assert isinstance(stream, AudioStream)
         frame = av.AudioFrame.from_ndarray(
             np.frombuffer(tone(), "<i2").reshape(1, -1), "s16", "mono"
         )

@@ -15,8 +15,11 @@ from engine.async_omni_engine import AsyncOmniEngine
 from tests.engine.running import pids
 from tests.worker.vllm.engines import START_TIMEOUT_S, RunningEngine, running_engine, stream
 from tests.worker.vllm.pipelines import spelled
+from tests.worker.vllm.spelling import NUM_TOKENS, sentences_of
 from tests.worker.vllm.test_guided_stage import SCALE, check_greedy
 from tests.worker.vllm.tiny_model import write_tiny_model
+
+MODEL_PROCESS_BYTES = 2**27
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
@@ -35,41 +38,72 @@ def running(checkpoint: Path) -> Iterator[RunningEngine]:
 class Listener:
     """One request, and how many of its tokens have come."""
 
-    def __init__(self, engine: AsyncOmniEngine, number: int) -> None:
-        self.text = f"sentence {number}. and {number}. last {number}"
-        self.scale = SCALE if number % 3 else None
+    def __init__(
+        self, engine: AsyncOmniEngine, request_id: str, text: str, scale: float | None
+    ) -> None:
+        self.text = text
+        self.scale = scale
         self.tokens: list[int] = []
-        self.has_begun = asyncio.Event()
-        self._outputs = stream(engine, f"r{number}", self.text, self.scale)
+        self.is_in_the_middle = asyncio.Event()
+        # Within the last sentence.
+        self._middle = NUM_TOKENS * (len(sentences_of(text)) - 1) + 5
+        self._outputs = stream(engine, request_id, text, scale)
 
     async def read(self) -> None:
         async for output in self._outputs:
             self.tokens += output.payload.get("tokens", [])
-            if len(self.tokens) > 30:  # within the second sentence
-                self.has_begun.set()
+            if len(self.tokens) > self._middle:
+                self.is_in_the_middle.set()
 
 
-async def lose_a_process(engine: AsyncOmniEngine, victim: int) -> list[Listener]:
-    """All requests, read to their end; ``victim`` is killed while they are in the middle."""
-    listeners = [Listener(engine, number) for number in range(30)]
+async def lose_a_process(
+    engine: AsyncOmniEngine, listeners: list[Listener], num_in_the_middle: int, victim: int
+) -> None:
+    """Read all to their end; ``victim`` is killed when so many of the first are in the middle."""
     tasks = [asyncio.create_task(listener.read()) for listener in listeners]
-    await asyncio.gather(*(listener.has_begun.wait() for listener in listeners[:8]))
+    first = listeners[:num_in_the_middle]
+    await asyncio.gather(*(listener.is_in_the_middle.wait() for listener in first))
     os.kill(victim, signal.SIGKILL)
     await asyncio.gather(*tasks)
     await engine.wait_ready(START_TIMEOUT_S)
-    return listeners
 
 
-@pytest.mark.parametrize("who", ["the worker", "vLLM's own process"])
-def test_after_kill_9_every_request_goes_on_from_its_own_tokens(
-    running: RunningEngine, checkpoint: Path, who: str
+def processes(engine: AsyncOmniEngine) -> tuple[psutil.Process, list[psutil.Process]]:
+    """The busier replica's worker, and vLLM's own processes behind it."""
+    worker = psutil.Process(pids(engine, 0)[0])
+    # A resource tracker of Python's is a child, too, but has loaded no model.
+    return worker, [c for c in worker.children() if c.memory_info().rss > MODEL_PROCESS_BYTES]
+
+
+def test_500_guided_groups_lose_nothing_when_one_of_two_replicas_is_killed(
+    running: RunningEngine, checkpoint: Path
 ) -> None:
-    worker = psutil.Process(pids(running.engine, 0)[0])
-    cores = [child for child in worker.children() if "EngineCore" in " ".join(child.cmdline())]
-    cores = cores or [child for child in worker.children() if child.memory_info().rss > 2**27]
-    victim = worker if who == "the worker" else cores[0]
-    for listener in running.run(lose_a_process(running.engine, victim.pid)):
+    engine = running.engine
+    listeners = [Listener(engine, f"r{i}", f"group {i}", SCALE) for i in range(500)]
+    worker, cores = processes(engine)
+    running.run(lose_a_process(engine, listeners, 12, worker.pid))
+    for listener in listeners:
         check_greedy(checkpoint, listener.text, listener.scale, listener.tokens)
-    gone, alive = psutil.wait_procs([worker, *cores], timeout=30)
+    assert replays(engine) > 0
+    _gone, alive = psutil.wait_procs([worker, *cores], timeout=30)
     assert alive == []
-    assert len(gone) >= 2
+
+
+def test_requests_of_several_passages_go_on_when_vllms_own_process_is_killed(
+    running: RunningEngine, checkpoint: Path
+) -> None:
+    engine = running.engine
+    listeners = [
+        Listener(engine, f"r{i}", f"sentence {i}. and {i}. last {i}", SCALE if i % 3 else None)
+        for i in range(30)
+    ]
+    worker, cores = processes(engine)
+    running.run(lose_a_process(engine, listeners, 8, cores[0].pid))
+    for listener in listeners:
+        check_greedy(checkpoint, listener.text, listener.scale, listener.tokens)
+    _gone, alive = psutil.wait_procs([worker, *cores], timeout=30)
+    assert alive == []
+
+
+def replays(engine: AsyncOmniEngine) -> int:
+    return engine.snapshot.counters.num_replays

@@ -70,6 +70,19 @@ def transform_prompt(prompt: Prompt) -> Prompt:
     is queued; one that comes in segments is cleaned by the stage, sentence by sentence.
     ``warnings`` tells what was skipped. Raises ``InvalidRequestError``.
     """
+    spoken, style = read_prompt(prompt)
+    speed = spoken["speed"] * _of_level(_SPEEDS, style.rate)
+    return spoken | {
+        "speed": min(max(speed, _MIN_SPEED), _MAX_SPEED),
+        "shape": _styled_shape(spoken["shape"], style),
+    }
+
+
+def read_prompt(prompt: Prompt) -> tuple[Prompt, SpokenStyle]:
+    """A prompt, checked and cleaned, before its style acts on it, and the style.
+
+    Raises ``InvalidRequestError``.
+    """
     _check_keys(prompt)
     voice = _find_voice(prompt.get("voice"))
     warnings: list[str] = []
@@ -77,13 +90,14 @@ def transform_prompt(prompt: Prompt) -> Prompt:
     spoken = {"text": text} if prompt.get("resumable") else _clean(text, warnings)
     style = _read_style(prompt.get("instructions"), warnings)
     speed = _check_speed(prompt.get("speed")) * float(voice.options.get("speed", 1.0))
-    return spoken | {
-        "speed": min(max(speed * _of_level(_SPEEDS, style.rate), _MIN_SPEED), _MAX_SPEED),
+    read = spoken | {
+        "speed": min(max(speed, _MIN_SPEED), _MAX_SPEED),
         "british": _british(prompt.get("language"), voice),
         "model_path": _model_name(voice),
-        "shape": _styled_shape(voice.options.get("shape", {}), style),
+        "shape": voice.options.get("shape", {}),
         "warnings": warnings,
     }
+    return read, style
 
 
 def _read_style(instructions: Any, warnings: list[str]) -> SpokenStyle:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from engine.messages import Fingerprint, StageInteraction, StageRequest, StageUpdate
+from engine.messages import Fingerprint, Payload, StageInteraction, StageRequest, StageUpdate
 from worker.fingerprint import make_fingerprint
 from worker.models.hibari.acoustic import Code2Wav, SentenceStream
 from worker.models.hibari.prosody_net import bundled_voice
@@ -42,7 +42,9 @@ _PLAN = ((0, 24), (24, 48), (72, 96), (168, 192))
 
 
 @dataclass(slots=True)
-class _Request:
+class Listening:
+    """A request, and the sentence of it that is being made into samples, the first of ``units``."""
+
     units_done: int
     done_position: int
     skip_position: int
@@ -67,7 +69,7 @@ class Code2WavStage:
     """
 
     def __init__(self) -> None:
-        self._requests: dict[str, _Request] = {}
+        self._requests: dict[str, Listening] = {}
         self._models: dict[str, Code2Wav] = {}
         self._model_lock = threading.Lock()
 
@@ -81,7 +83,7 @@ class Code2WavStage:
         durations = np.ones(num_units, np.int32)
         pitch = np.full(2 * num_units, 150.0, np.float32)
         energy = np.zeros(2 * num_units, np.float32)
-        stream = self._model("").open(ids, durations, pitch, energy, seed=0, shape=NEUTRAL)
+        stream = self.model("").open(ids, durations, pitch, energy, seed=0, shape=NEUTRAL)
         for num_frames in (_FIRST_STEP_FRAMES, *(size for _, size in _PLAN)):
             to_int16(stream.step(num_frames))
 
@@ -90,7 +92,7 @@ class Code2WavStage:
         return len(self._requests)
 
     def add(self, request: StageRequest) -> None:
-        self._requests[request.request_id] = _Request(
+        self._requests[request.request_id] = Listening(
             request.first_unit,
             request.start_position,
             request.skip_position,
@@ -99,8 +101,7 @@ class Code2WavStage:
 
     def update(self, update: StageUpdate) -> None:
         request = self._requests[update.request_id]
-        if "unit" in update.payload:
-            request.units.append(update.payload["unit"])
+        self.take_payload(request, update.payload)
         request.is_open = not update.final
 
     def interact(self, interaction: StageInteraction) -> None:
@@ -111,7 +112,7 @@ class Code2WavStage:
 
     def has_work(self, request_id: str) -> bool:
         request = self._requests.get(request_id)
-        return request is not None and (bool(request.units) or not request.is_open)
+        return request is not None and self.can_advance(request)
 
     def step(self, batch: Sequence[str]) -> StepOutput:
         audio: dict[str, Int16Array] = {}
@@ -121,7 +122,8 @@ class Code2WavStage:
         rows: dict[str, RowStatus] = {}
         for request_id in batch:
             request = self._requests[request_id]
-            num_units = request.units_done
+            num_units, start = request.units_done, request.position
+            sentence_start = request.done_position
             unit = request.units[0] if request.units else None
             try:
                 samples = self._advance(request)
@@ -130,7 +132,8 @@ class Code2WavStage:
                 continue
             if len(samples) and unit is not None:
                 audio[request_id] = samples
-                words[request_id], request.words = request.words, []
+                chunk = range(start, request.position)
+                words[request_id] = self.words_of(request, unit, sentence_start, chunk)
                 warnings[request_id], request.warnings = request.warnings, []
                 is_whole = request.units_done > num_units
                 sentences[request_id] = _sentence_part(unit, is_whole)
@@ -148,17 +151,19 @@ class Code2WavStage:
     def fingerprint(self) -> Fingerprint:
         return make_fingerprint([Path(bundled_voice())])
 
-    def _advance(self, request: _Request) -> Int16Array:
+    def _advance(self, request: Listening) -> Int16Array:
         """Take a request one step further; the samples to send, int16 [n], maybe none."""
         if not request.units:
             return np.zeros(0, np.int16)
         if request.stream is None:
-            request.stream = self._open(request)
+            request.stream = self.open_sentence(request)
             if not request.units[0]["begins"]:
                 return np.zeros(0, np.int16)
+        else:
+            self.extend_sentence(request, request.stream)
         stream = request.stream
         start = request.position
-        num_frames = _step_frames(request)
+        num_frames = step_frames(request)
         samples = stream.step(num_frames)
         request.num_pushed += num_frames
         request.num_emitted += len(samples)
@@ -167,30 +172,52 @@ class Code2WavStage:
         skipped = min(max(request.skip_position - start, 0), len(samples))
         return to_int16(samples[skipped:])
 
-    def _open(self, request: _Request) -> SentenceStream:
+    # What another family's stage does in its own way.
+
+    def take_payload(self, request: Listening, payload: Payload) -> None:
+        """One input, unless it only says that no more follow."""
+        if "unit" in payload:
+            request.units.append(payload["unit"])
+
+    def can_advance(self, request: Listening) -> bool:
+        """Whether a step would do something."""
+        return bool(request.units) or not request.is_open
+
+    def extend_sentence(self, request: Listening, stream: SentenceStream) -> None:
+        """What is to be done before the sentence is stepped."""
+
+    def words_of(
+        self, request: Listening, unit: dict[str, Any], sentence_start: int, chunk: range
+    ) -> list[Word]:
+        """The words to send with the samples of a chunk, of a unit that began at a sample."""
+        words, request.words = request.words, []
+        return words
+
+    def open_sentence(self, request: Listening) -> SentenceStream:
+        """The first unit's samples, from the beginning."""
         unit = request.units[0]
         if request.done_position >= request.skip_position:  # else they were sent before a replay
             request.words = place_words(unit, request.done_position)
             request.warnings += unit.get("warnings", ())
-        return self._model(unit["model_path"]).open(
+        return self.model(unit["model_path"]).open(
             unit["ids"],
             unit["durations"],
             unit["f0"],
             unit["energy"],
             seed=unit["seed"],
             shape=VoiceShape(**unit["shape"]),
-            skip_frames=_num_skipped_frames(unit),
+            skip_frames=num_skipped_frames(unit),
         )
 
     @staticmethod
-    def _close(request: _Request) -> None:
-        request.units.popleft()
-        request.units_done += 1
+    def _close(request: Listening) -> None:
+        unit = request.units.popleft()
+        request.units_done += unit.get("num_inputs", 1)
         request.done_position += request.num_emitted
         request.num_pushed = request.num_emitted = 0
         request.stream = None
 
-    def _model(self, model_path: str) -> Code2Wav:
+    def model(self, model_path: str) -> Code2Wav:
         """The decoder of a model file, loaded on first use; "" is the packaged one."""
         with self._model_lock:
             if model_path not in self._models:
@@ -208,7 +235,7 @@ def load(_context: StageContext) -> Code2WavStage:
 def place_words(unit: dict[str, Any], start_sample: int) -> list[Word]:
     """The words of a unit whose first sample is ``start_sample``, from the model's durations."""
     ends = 2 * FRAME_SAMPLES * np.cumsum(unit["durations"], dtype=np.int64)
-    offset = start_sample - (_num_skipped_frames(unit) + _EARLY_FRAMES) * FRAME_SAMPLES
+    offset = start_sample - (num_skipped_frames(unit) + _EARLY_FRAMES) * FRAME_SAMPLES
     return [
         (
             max(start_sample, offset + int(ends[first_id - 1])),
@@ -220,7 +247,7 @@ def place_words(unit: dict[str, Any], start_sample: int) -> list[Word]:
     ]
 
 
-def _num_skipped_frames(unit: dict[str, Any]) -> int:
+def num_skipped_frames(unit: dict[str, Any]) -> int:
     """Where speech begins, the frames of the leading pad beyond those that are kept."""
     return max(0, 2 * int(unit["durations"][0]) - _LEAD_FRAMES) if unit["begins"] else 0
 
@@ -231,16 +258,16 @@ def _sentence_part(unit: dict[str, Any], is_whole: bool) -> SentencePart:
     return (first_char, last_char, ends_sentence and is_whole)
 
 
-def _step_frames(request: _Request) -> int:
-    """How many frames this step takes; a function of the position in the request alone."""
+def step_frames(request: Listening) -> int:
+    """How many frames the next step takes; a function of the position in the request alone."""
     unit = request.units[0]
     if unit["begins"] and request.num_pushed == 0:
-        return _num_skipped_frames(unit) + _FIRST_STEP_FRAMES
+        return num_skipped_frames(unit) + _FIRST_STEP_FRAMES
     position = (request.position - request.cut_position) // FRAME_SAMPLES
     return next(size for first, size in reversed(_PLAN) if position >= first)
 
 
-def _status(request: _Request) -> RowStatus:
+def _status(request: Listening) -> RowStatus:
     return RowStatus(
         finished=not request.units and not request.is_open,
         end_position=max(request.position, request.skip_position),

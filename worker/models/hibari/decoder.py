@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from worker.models.hibari.decoder_graph import (
-    build_decoder,
-    build_front,
-)
+from worker.models.hibari.decoder_graph import build_decoder, build_prosody, build_taps
 from worker.models.hibari.graphs import KERNEL, PITCH_SCALE, VoiceGraph
 from worker.models.hibari.quantise import Reach
 from worker.models.hibari.sessions import open_session
@@ -53,7 +50,8 @@ class Decoder:
     """The decoder of one voice."""
 
     def __init__(self, voice: VoiceGraph, reach: Reach | None) -> None:
-        self._front = open_session(build_front(voice))
+        self._text = open_session(build_taps(voice))
+        self._prosody = open_session(build_prosody(voice.decoder))
         self._session = open_session(build_decoder(voice.decoder, reach))
         self.num_layers = len(voice.decoder.blocks)
         self.num_channels = voice.decoder.input_bias.size
@@ -69,9 +67,27 @@ class Decoder:
             f0: [F] Hz, F = 2 * sum(durations).
             energy: [F].
         """
-        feed = {"ids": ids[None], "curves": _curves(f0, energy)}
-        taps, prosody = self._front.run(["taps", "prosody"], feed)
-        return DecoderInput(_tap_rows(durations), prosody, taps)
+        return self.lay_out(self.read_text(ids), durations, f0, energy)
+
+    def read_text(self, ids: IntArray) -> FloatArray:
+        """``DecoderInput.taps`` of a sentence's ids [L], which no duration or pitch changes."""
+        taps: FloatArray = self._text.run(["taps"], {"ids": ids[None]})[0]
+        return taps
+
+    def lay_out(
+        self,
+        taps: FloatArray,
+        durations: npt.NDArray[np.int32],
+        f0: FloatArray,
+        energy: FloatArray,
+    ) -> DecoderInput:
+        """What the decoder reads of a sentence whose text was read.
+
+        Of a sentence that is known up to some phoneme only, all but the last three frames are as
+        they will be.
+        """
+        (prosody,) = self._prosody.run(["prosody"], {"curves": _curves(f0, energy)})
+        return DecoderInput(_tap_rows(durations, taps.shape[0] - 1), prosody, taps)
 
     def start_state(self) -> FloatArray:
         """State at the beginning of a sentence."""
@@ -109,14 +125,16 @@ def _curves(f0: FloatArray, energy: FloatArray) -> FloatArray:
     return windows.transpose(1, 0, 2).reshape(f0.size, 2 * KERNEL)
 
 
-def _tap_rows(durations: npt.NDArray[np.int32]) -> IntArray:
-    """Rows of the taps table for each frame: of the phoneme that each tap of the kernel meets."""
-    num_phonemes = durations.size
-    phonemes = np.repeat(np.arange(num_phonemes), 2 * durations)
+def _tap_rows(durations: npt.NDArray[np.int32], row_beyond: int) -> IntArray:
+    """Rows of the taps table for each frame: of the phoneme that each tap of the kernel meets.
+
+    ``row_beyond`` is what a tap beyond the sentence meets.
+    """
+    phonemes = np.repeat(np.arange(durations.size), 2 * durations)
     padded = np.pad(phonemes, HALF_KERNEL, constant_values=-1)
     windows = np.lib.stride_tricks.sliding_window_view(padded, KERNEL)
     rows = windows * KERNEL + np.arange(KERNEL)
-    rows[windows < 0] = num_phonemes * KERNEL
+    rows[windows < 0] = row_beyond
     return np.asarray(rows, np.int64)
 
 
@@ -130,10 +148,21 @@ class DecoderStream:
         self._decoder = decoder
         self._given = given
         self._state = decoder.start_state()
-        self.num_frames: int = given.prosody.shape[0]
         self.lag = HALF_KERNEL * decoder.num_layers
         self.position = 0
         """Frames that went in."""
+
+    @property
+    def num_frames(self) -> int:
+        """Frames of the sentence, as far as it is known."""
+        return int(self._given.prosody.shape[0])
+
+    def extend(self, given: DecoderInput) -> None:
+        """More of the sentence is known: ``given`` goes on where the input before ended.
+
+        Of what was not the whole, all but the last three frames may have gone in.
+        """
+        self._given = given
 
     @property
     def min_stop(self) -> int:

@@ -126,30 +126,35 @@ def build_decoder(weights: DecoderWeights, reach: Reach | None, *, probe: bool =
     )
 
 
-def build_front(voice: VoiceGraph) -> bytes:
-    """What the decoder needs once per sentence, as a serialised ONNX model.
+def build_taps(voice: VoiceGraph) -> bytes:
+    """The reader of a sentence's text, as a serialised ONNX model.
 
-    Maps ``ids`` int64 [1, L] and ``curves`` float32 [F, 14] to
-
-    - ``taps`` float32 [7 * L + 1, C]: the products of the text features with the taps of the first
-      convolution, row ``7 * phoneme + tap``, and a last row of zeros for beyond the sentence;
-    - ``prosody`` float32 [F, C]: the products of the curves (seven taps of pitch, then of energy),
-      with the convolution's bias.
+    Maps ``ids`` int64 [1, L] to ``taps`` float32 [7 * L + 1, C]: the products of the text features
+    with the taps of the first convolution, row ``7 * phoneme + tap``, and a last row of zeros for
+    beyond the sentence.
     """
     model = voice.cut(["ids"], {voice.seams.text: TensorProto.FLOAT})
     build = _Builder()
     _add_taps(build, voice.seams.text, voice.decoder.input_weight[:, :-2])
-    tail = voice.decoder.input_weight[:, -2:]
-    weight = build.constant(tail.transpose(1, 2, 0).reshape(2 * KERNEL, -1))
-    bias = build.constant(voice.decoder.input_bias)
-    build.node("Gemm", "curves", weight, bias, output="prosody")
     graph = model.graph
     graph.node.extend(build.nodes)
     graph.initializer.extend(build.tensors)
-    graph.input.append(_tensor("curves", TensorProto.FLOAT, ["F", 2 * KERNEL]))
     del graph.output[:]
-    graph.output.extend(_tensor(name, TensorProto.FLOAT, None) for name in ("taps", "prosody"))
+    graph.output.append(_tensor("taps", TensorProto.FLOAT, None))
     return bytes(model.SerializeToString())
+
+
+def build_prosody(weights: DecoderWeights) -> bytes:
+    """The first convolution's share of pitch and energy, as a serialised ONNX model.
+
+    Maps ``curves`` float32 [F, 14] (seven taps of pitch, then of energy) to ``prosody`` float32
+    [F, C], with the convolution's bias.
+    """
+    build = _Builder()
+    weight = weights.input_weight[:, -2:].transpose(1, 2, 0).reshape(2 * KERNEL, -1)
+    constants = (build.constant(weight), build.constant(weights.input_bias))
+    build.node("Gemm", "curves", *constants, output="prosody")
+    return build.model({"curves": (TensorProto.FLOAT, ["F", 2 * KERNEL])}, ["prosody"])
 
 
 def _tensor(name: str, kind: int, shape: list[Any] | None) -> onnx.ValueInfoProto:

@@ -36,12 +36,17 @@ class PulseTrain:
     """
 
     def __init__(self, f0: FloatArray) -> None:
+        self._position = 0
+        self._cycles = 0.0
+        self.set_curve(f0)
+
+    def set_curve(self, f0: FloatArray) -> None:
+        """A longer curve with the same beginning; of the one before, all but the last hop may
+        have been taken."""
         self._f0 = np.pad(f0, 1, mode="edge")
         near = np.maximum(np.maximum(self._f0[:-2], self._f0[1:-1]), self._f0[2:])
         self.voiced: BoolArray = near > VOICED_HZ
         """[F]: whether any sample of the hop may be voiced."""
-        self._position = 0
-        self._cycles = 0.0
 
     def take(self, stop: int) -> FloatArray:
         """Samples of the hops from where the last call ended to ``stop``, [hops, 300]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -51,13 +52,19 @@ class VoiceShape:
             if not low <= value <= high:
                 raise ValueError(f"{each.name} must be from {low:g} to {high:g}, not {value!r}")
 
-    def apply_to_pitch(self, f0: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """The f0 curve [F] in Hz of a sentence, shaped. Unvoiced frames stay as they are."""
+    def apply_to_pitch(
+        self, f0: npt.NDArray[np.float32], mean_hz: float | None = None
+    ) -> npt.NDArray[np.float32]:
+        """The f0 curve [F] in Hz of a sentence, shaped. Unvoiced frames stay as they are.
+
+        ``mean_hz`` is the pitch from which ``pitch_range`` counts: for a part of a sentence, whose
+        own mean is not the sentence's.
+        """
         voiced = f0 > VOICED_HZ
         if (self.pitch_ratio == 1 and self.pitch_range == 1) or not voiced.any():
             return f0
         height = np.log(f0[voiced])
-        mean = height.mean()
+        mean = height.mean() if mean_hz is None else math.log(mean_hz)
         shaped = np.exp(mean + self.pitch_range * (height - mean)) * self.pitch_ratio
         result = f0.copy()
         result[voiced] = np.clip(shaped, MIN_SHAPED_HZ, MAX_SHAPED_HZ)

@@ -77,10 +77,18 @@ class _Excitation:
 
     def __init__(self, f0: FloatArray) -> None:
         self._train = PulseTrain(f0)
-        self._num_frames = f0.size
         self._samples = np.zeros(0, np.float32)
         self._first_hop = -LOOKAHEAD
         self._hops = 0
+        self._lay_out(f0)
+
+    def set_curve(self, f0: FloatArray) -> None:
+        """A longer curve with the same beginning."""
+        self._train.set_curve(f0)
+        self._lay_out(f0)
+
+    def _lay_out(self, f0: FloatArray) -> None:
+        self._num_frames = f0.size
         voiced = np.pad(self._train.voiced, (LOOKAHEAD, 1), mode="edge")
         windows = np.lib.stride_tricks.sliding_window_view(voiced, OVERLAP)
         self._harmonic = np.flatnonzero(windows.any(axis=1))
@@ -138,10 +146,20 @@ class VocoderStream:
         self._shape = SpectralShape.of(shape)
         self._num_frames = f0.size
         self._skip = skip_frames
+        self._seed = seed
         self._excitation = _Excitation(f0)
         self._offsets = noise_offsets(seed, f0.size)
         self._position = 0
         self._tail = np.zeros((OVERLAP - 1, N_FFT), np.float32)
+
+    def extend(self, f0: FloatArray) -> None:
+        """More of the sentence is known: ``f0`` [F] is a longer curve with the same beginning.
+
+        Of the curve before, all but the last four frames may have been pushed.
+        """
+        self._num_frames = f0.size
+        self._excitation.set_curve(f0)
+        self._offsets = noise_offsets(self._seed, f0.size)
 
     def push(self, spectra: Spectra) -> FloatArray:
         """Take the next frames; returns the samples that became final, perhaps none."""

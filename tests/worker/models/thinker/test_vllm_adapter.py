@@ -1,0 +1,139 @@
+"""A chat model on vLLM as the thinker: its template, its words, what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.async_omni_engine import AsyncOmniEngine
+from engine.errors import InvalidRequestError
+from engine.pipeline import PipelineConfig, StageConfig, load_pipeline
+from tests.engine.running import run_for, running
+from tests.worker.models.thinker.tiny_chat import generate, write_tiny_chat
+from tests.worker.vllm.pipelines import tiny_llm
+from worker.models.thinker.vllm_adapter import ChatAdapter, ChatOptions, ThoughtSink
+from worker.vllm.adapter import Burst
+
+LIMIT_S = 600.0
+BROKEN = "\N{REPLACEMENT CHARACTER}"
+HELLO = [{"role": "user", "content": "Hello?"}]
+
+
+class Letters:
+    """A tokenizer: a token is a character's number."""
+
+    def decode(self, token_ids: list[int], skip_special_tokens: bool = True) -> str:
+        return "".join(map(chr, token_ids))
+
+
+def feed(sink: ThoughtSink, text: str, position: int = 0, **ending: Any) -> dict[str, Any]:
+    payload = sink.feed(Burst(position, list(map(ord, text)), text, **ending))
+    assert payload is not None
+    thought: dict[str, Any] = payload["thought"]
+    return thought
+
+
+def new_sink() -> ThoughtSink:
+    return ThoughtSink(ChatAdapter(Letters(), ChatOptions(), is_first=True), 5)
+
+
+def test_tokens_become_thoughts() -> None:
+    sink = new_sink()
+    assert feed(sink, "Hi. ")["pieces"] == [["Hi. ", 0, False]]
+    last = feed(sink, "Bye.", 4, finish_reason="stop")
+    assert (last["delta"], last["finish_reason"]) == ("Bye.", "stop")
+    assert last["usage"]["prompt_tokens"] == 5
+    assert last["usage"]["completion_tokens"] == 8
+
+
+def test_calls_are_taken_out_and_end_the_answer() -> None:
+    sink = new_sink()
+    assert feed(sink, "<tool_call>")["delta"] == ""
+    (call,) = feed(sink, '{"name": "add", "arguments": {}}</tool_call>', 11)["calls"]
+    assert call["name"] == "add"
+    assert feed(sink, "\n", 60, finish_reason="stop")["finish_reason"] == "tool_calls"
+
+
+def test_a_replayed_answer_goes_on_where_it_was() -> None:
+    whole, again = new_sink(), new_sink()
+    feed(whole, "<think>Hm")
+    again.feed(Burst(0, list(map(ord, "<think>Hm")), ""))
+    expected = feed(whole, ".</think>Yes.", 9, finish_reason="stop")
+    assert feed(again, ".</think>Yes.", 9, finish_reason="stop") == expected
+    assert expected["pieces"] == [["Yes.", 18, True]]
+
+
+def thinking(checkpoint: Path, **options: Any) -> PipelineConfig:
+    speech = load_pipeline("hibari")
+    think = StageConfig(
+        name="think",
+        model="worker.models.thinker.vllm_adapter:load",
+        stage_type="llm",
+        engine_output_type="text",
+        start_timeout_s=600.0,
+        replica_deadline_s=300.0,
+        llm=tiny_llm(checkpoint, tokenizer=str(checkpoint), max_model_len=256),
+        options={"temperature": 0.0, "max_tokens": 24} | options,
+    )
+    read = StageConfig(
+        name="read", model="worker.models.thinker.speech:load", max_pending_units=4096
+    )
+    return PipelineConfig(
+        name="thinking",
+        description="a language model and a voice",
+        stages=(think, read, speech.stages[1]),
+        voices_func="worker.models.thinker.adapter:list_voices",
+        prompt_transform_func="worker.models.thinker.adapter:transform_prompt",
+    )
+
+
+async def ask(
+    engine: AsyncOmniEngine, request_id: str, **prompt: Any
+) -> tuple[str, dict[str, Any], int]:
+    """The text, the last thought, and how many samples were spoken."""
+    text, last, num_samples = "", dict[str, Any](), 0
+    outputs = engine.generate(
+        request_id,
+        {"messages": HELLO} | prompt,
+        final_stage_id=2,
+        final_output_stage_ids=[0, 2],
+    )
+    async for output in outputs:
+        if "thought" in output.payload:
+            last = output.payload["thought"]
+            text += last["delta"]
+        num_samples += output.num_samples if output.audio is not None else 0
+    return text, last, num_samples
+
+
+@pytest.mark.vllm
+@pytest.mark.model
+@pytest.mark.process
+@pytest.mark.filterwarnings("default")
+def test_a_chat_model_thinks_as_transformers_does_and_is_spoken(tmp_path: Path) -> None:
+    checkpoint = write_tiny_chat(tmp_path)
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    expected = tokenizer.decode(generate(checkpoint, HELLO, 24), skip_special_tokens=True)
+
+    async def scenario() -> None:
+        async with running(thinking(checkpoint), ready_s=LIMIT_S) as engine:
+            text, last, _ = await ask(engine, "r1")
+            # Bytes at the end that are no whole character are told by one and not by the other.
+            assert text.rstrip(BROKEN) == expected.rstrip(BROKEN)
+            assert last["finish_reason"] in ("stop", "length")
+            assert last["usage"]["completion_tokens"] <= 24
+            letters = dict.fromkeys(range(ord("a"), ord("e")), 100.0)
+            bias = {str(tokenizer.convert_tokens_to_ids(chr(c))): 100.0 for c in letters}
+            text, _, num_samples = await ask(engine, "r2", sampling={"logit_bias": bias})
+            assert set(text) <= set("abcd")
+            assert num_samples > 0
+            with pytest.raises(InvalidRequestError, match="smell"):
+                await ask(engine, "r3", sampling={"smell": 1})
+            with pytest.raises(InvalidRequestError):
+                await ask(engine, "r4", messages=[{"role": "user", "content": "x" * 5000}])
+
+    run_for(scenario, LIMIT_S)

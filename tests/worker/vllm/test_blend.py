@@ -1,0 +1,27 @@
+"""The formula of guidance, and masks in it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from worker.vllm.blend import blend_logits
+
+pytestmark = pytest.mark.torch
+
+
+def test_each_pair_is_blended_by_its_own_scale_in_float32() -> None:
+    c, u = torch.randn(3, 50), torch.randn(3, 50)
+    scale = torch.tensor([[0.0], [1.0], [3.5]])
+    blend = blend_logits(c, u, scale)
+    assert blend.dtype == torch.float32
+    for row in range(3):
+        assert torch.equal(blend[row], u[row] + scale[row] * (c[row] - u[row]))
+    assert torch.equal(blend[0], u[0])
+
+
+def test_a_token_that_is_masked_in_either_row_stays_masked() -> None:
+    c = torch.tensor([[1.0, -torch.inf, -torch.inf, 2.0]])
+    u = torch.tensor([[0.5, -torch.inf, 1.0, -torch.inf]])
+    blend = blend_logits(c, u, torch.tensor([[2.0]]))
+    assert blend.tolist() == [[1.5, -torch.inf, -torch.inf, -torch.inf]]

@@ -1,0 +1,216 @@
+"""The thinker as a language-model stage: any chat model that vLLM runs, with its own template.
+
+A request is one passage: its messages through the model's chat template. What comes of it are the
+same thoughts as those of a model elsewhere (``worker.models.thinker.openai_stage``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from engine.errors import ConfigError, InvalidRequestError
+from engine.messages import Payload, SamplingParams, StageInteraction, StageRequest, StageUpdate
+from worker.models.thinker.hermes_calls import HermesCalls
+from worker.models.thinker.spoken import SpokenText
+from worker.stage_model import StageContext
+from worker.vllm.adapter import Burst, Passage, PassageSource, Row
+from worker.vllm.sampling import TokenSampling, read_sampling
+
+# Chat fields and what they are called here.
+_RENAMED = {"max_completion_tokens": "max_tokens"}
+_NAMED = ("temperature", "top_p", "top_k", "max_tokens", "seed")
+_TEMPLATE_FIELDS = ("chat_template_kwargs",)
+
+
+class ChatOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``options`` of the stage.
+
+    ``tool_format``: how the model writes tool calls; ``none`` refuses tools. ``template`` holds
+    variables of the model's chat template, such as ``enable_thinking``. ``max_tokens`` bounds an
+    answer.
+    """
+
+    tool_format: Literal["hermes", "none"] = "hermes"
+    template: dict[str, Any] = msgspec.field(default_factory=dict)
+    max_tokens: int = 2048
+    temperature: float = 0.7
+    top_p: float = 0.95
+
+
+class ChatAdapter:
+    """An ``LlmAdapter``."""
+
+    def __init__(self, tokenizer: Any, options: ChatOptions, *, is_first: bool) -> None:
+        self._tokenizer = tokenizer
+        self._options = options
+        self._is_first = is_first
+
+    def open(self, request: StageRequest, companions: Mapping[str, StageRequest]) -> PassageSource:
+        prompt = request.prompt
+        if prompt.get("tooling", {}).get("tools") and self._options.tool_format == "none":
+            raise InvalidRequestError("tools: this model calls none", param="tools")
+        sampling = self._sampling(prompt.get("sampling", {}))
+        return ChatSource(self, prompt, sampling, request.first_passage, is_whole=self._is_first)
+
+    def model_files(self) -> Sequence[Path]:
+        return ()
+
+    def render(self, prompt: dict[str, Any]) -> list[int]:
+        """The token ids of the messages. Raises ``InvalidRequestError``."""
+        tooling = prompt.get("tooling", {})
+        tools = tooling.get("tools") if tooling.get("tool_choice") != "none" else None
+        try:
+            ids = self._tokenizer.apply_chat_template(
+                _flat(prompt["messages"]),
+                tools=tools,
+                add_generation_prompt=True,
+                tokenize=True,
+                return_dict=False,
+                **self._options.template,
+            )
+        except Exception as error:  # templates are programs, and refuse as they like
+            raise InvalidRequestError(
+                f"the model's chat template refused the messages: {str(error)[:200]}",
+                param="messages",
+            ) from error
+        return list(ids)
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        text: str = self._tokenizer.decode(list(token_ids), skip_special_tokens=True)
+        return text
+
+    def _sampling(self, given: dict[str, Any]) -> TokenSampling:
+        """What the chat API's fields mean here. Raises ``InvalidRequestError`` by name."""
+        asked = {_RENAMED.get(key, key): value for key, value in given.items()}
+        for key in _TEMPLATE_FIELDS:
+            asked.pop(key, None)
+        named = {key: asked.pop(key) for key in _NAMED if key in asked}
+        stop = asked.get("stop")
+        if isinstance(stop, str):
+            asked["stop"] = [stop]
+        try:
+            params = msgspec.convert({**named, "extra": asked}, SamplingParams)
+        except msgspec.ValidationError as error:
+            raise InvalidRequestError(str(error), param="sampling") from error
+        options = self._options
+        defaults = TokenSampling(
+            max_tokens=options.max_tokens, temperature=options.temperature, top_p=options.top_p
+        )
+        return read_sampling(params, defaults)
+
+
+class ChatSource:
+    """A ``PassageSource`` of one passage. Behind other stages it begins with their last output."""
+
+    def __init__(
+        self,
+        adapter: ChatAdapter,
+        prompt: dict[str, Any],
+        sampling: TokenSampling,
+        first_passage: int,
+        *,
+        is_whole: bool,
+    ) -> None:
+        self._adapter = adapter
+        self._prompt = prompt
+        self._sampling = sampling
+        self._is_whole = is_whole
+        self._is_taken = first_passage > 0
+
+    def update(self, update: StageUpdate) -> None:
+        self._is_whole |= update.final
+
+    def interact(self, interaction: StageInteraction) -> None:
+        raise InvalidRequestError(f"an answer takes no {interaction.kind}", param="kind")
+
+    def take(self) -> Passage | None:
+        if self._is_taken or not self._is_whole:
+            return None
+        self._is_taken = True
+        ids = self._adapter.render(self._prompt)
+        return Passage(
+            number=0,
+            rows=(Row(None, ids),),
+            sampling=self._sampling,
+            sink=ThoughtSink(self._adapter, len(ids)),
+            wants_text=True,
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        return self._is_taken
+
+
+class ThoughtSink:
+    """A ``TokenSink``: tokens to thoughts."""
+
+    def __init__(self, adapter: ChatAdapter, num_prompt_tokens: int) -> None:
+        self._adapter = adapter
+        self._num_prompt_tokens = num_prompt_tokens
+        self._num_tokens = 0
+        self._spoken = SpokenText()
+        self._calls = HermesCalls()
+
+    def feed(self, burst: Burst) -> Payload | None:
+        self._num_tokens += len(burst.token_ids)
+        # A replay has the tokens and not their text.
+        is_replay = not burst.text and len(burst.token_ids) > 1 and not burst.position
+        text = self._adapter.decode(burst.token_ids) if is_replay else burst.text
+        delta, calls = self._calls.feed(text)
+        if burst.finish_reason is not None:
+            delta += self._calls.finish()
+        pieces = self._spoken.feed(delta)
+        thought: dict[str, Any] = {"finish_reason": None, "usage": None}
+        if burst.finish_reason is not None:
+            pieces += self._spoken.finish()
+            thought["finish_reason"] = self._reason(burst.finish_reason)
+            thought["usage"] = self._usage()
+        thought |= {
+            "delta": delta,
+            "calls": calls,
+            "pieces": [[piece.text, piece.offset, piece.breaks] for piece in pieces],
+        }
+        return {"thought": thought}
+
+    def _reason(self, finish_reason: str) -> str:
+        return "tool_calls" if self._calls.num_calls and finish_reason == "stop" else finish_reason
+
+    def _usage(self) -> dict[str, int]:
+        return {
+            "prompt_tokens": self._num_prompt_tokens,
+            "completion_tokens": self._num_tokens,
+            "cached_tokens": 0,
+            "reasoning_tokens": 0,
+        }
+
+
+def load(context: StageContext) -> ChatAdapter:
+    """The adapter, with the checkpoint's tokenizer. Raises ``ConfigError``."""
+    llm = context.stage.llm
+    assert llm is not None, "vLLM stages have a model"
+    options = context.read_options(ChatOptions)
+    from transformers import AutoTokenizer
+
+    name = llm.tokenizer or llm.checkpoint
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, revision=llm.revision)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot load the tokenizer of {name!r}: {error}") from error
+    if not tokenizer.chat_template:
+        raise ConfigError(f"the tokenizer of {name!r} has no chat template: it is no chat model")
+    return ChatAdapter(tokenizer, options, is_first=context.stage_id == 0)
+
+
+def _flat(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages with content as text: most templates know no parts."""
+    return [message | {"content": _text(message.get("content"))} for message in messages]
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "\n".join(part.get("text", "") for part in content if part.get("type") == "text")
+    return content or ""
