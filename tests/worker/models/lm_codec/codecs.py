@@ -8,6 +8,7 @@ import json
 import math
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ def _save(model: Any, folder: Path, *, gain: float = 1.0, alive: bool = False) -
     return folder
 
 
-_SAVERS = {
+_SAVERS: dict[str, Callable[[Path], Path]] = {
     "snac": save_snac,
     "snac_24khz": functools.partial(save_snac, codebook_size=4096),
     "dac": save_dac,
