@@ -170,6 +170,7 @@ class VllmBackend:
 
     def _add(self, message: StageRequest) -> None:
         """Start a request by itself, or a group when its last member has come."""
+        own = message  # the one to blame, until it is known whose group this is
         try:
             members = self._forming.add(message)
             if members is None:
@@ -186,9 +187,8 @@ class VllmBackend:
             )
         except Exception as error:
             # The orchestrator ends the group, and with its abort what is left of it here.
-            self._drop_credits([message.request_id])
-            failure = stage_error(message.request_id, error, None, message.trace_headers)
-            self._transport.send(failure)
+            self._drop_credits([own.request_id])
+            self._transport.send(stage_error(own.request_id, error, None, own.trace_headers))
             return
         self._streams[own.request_id] = stream
         self._check_credit(own.request_id)
@@ -282,7 +282,9 @@ class VllmBackend:
         return stream is None or stream.is_idle
 
     def _num_requests(self) -> int:
-        num_streaming = sum(len(stream.member_ids) for stream in self._streams.values())
+        # One whose last rows are out is held by nobody, though its task has yet to end.
+        running = [stream for stream in self._streams.values() if not stream.is_finished]
+        num_streaming = sum(len(stream.member_ids) for stream in running)
         return num_streaming + self._forming.num_requests + self._trials.num_held
 
 
