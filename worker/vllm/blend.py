@@ -10,6 +10,6 @@ def blend_logits(guided: torch.Tensor, free: torch.Tensor, scale: torch.Tensor) 
 
     A token that is masked, -inf, in either row stays so; the formula alone would make it NaN.
     """
-    blend = free + scale * (guided - free)
-    masked = torch.isneginf(guided) | torch.isneginf(free)
-    return blend.masked_fill_(masked, -torch.inf)
+    blend = (guided - free).mul_(scale).add_(free)
+    # Only a mask makes it NaN: -inf - -inf, inf - inf, or 0 * inf.
+    return blend.nan_to_num_(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
