@@ -16,8 +16,9 @@ def blend_logits(
     A token that is masked, -inf, in either row stays so; the formula alone would make it NaN. So
     is one whose guided logit is more than ``plausible_nats`` [n, 1] below the row's highest.
     """
-    blend = free + scale * (guided - free)
-    masked = torch.isneginf(guided) | torch.isneginf(free)
+    blend = (guided - free).mul_(scale).add_(free)
     if plausible_nats is not None:
-        masked |= guided < guided.amax(-1, keepdim=True) - plausible_nats
-    return blend.masked_fill_(masked, -torch.inf)
+        implausible = guided < guided.amax(-1, keepdim=True) - plausible_nats
+        blend.masked_fill_(implausible, -torch.inf)
+    # Only a mask makes it NaN: -inf - -inf, inf - inf, or 0 * inf.
+    return blend.nan_to_num_(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)

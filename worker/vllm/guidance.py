@@ -41,11 +41,9 @@ class GuidanceProcessor(LogitsProcessor):
         """``logits`` float32 [rows, vocabulary], changed in place."""
         if not len(self._guided):
             return logits
-        rows = logits[self._guided], logits[self._free]
-        blend = blend_logits(*rows, self._scale, self._nats)
-        logits[self._guided] = blend
-        logits[self._free] = blend
-        return logits
+        guided, free = logits.index_select(0, self._guided), logits.index_select(0, self._free)
+        blend = blend_logits(guided, free, self._scale, self._nats)
+        return logits.index_copy_(0, self._guided, blend).index_copy_(0, self._free, blend)
 
     def _index(self) -> None:
         """The rows of the batch that belong together."""
