@@ -124,4 +124,4 @@ def test_a_page_names_pipelines_and_pages_that_exist(page: str) -> None:
     for name in re.findall(r"--pipeline (?!\./)([\w-]+)|(lm-codec-[\w]+)", text):
         assert (name[0] or name[1]) in list_pipelines()
     for linked in re.findall(r"\]\((\w[\w-]*\.md)\)", text):
-        assert (ROOT / "docs" / linked).exists() or linked == "vllm.md"
+        assert (ROOT / "docs" / linked).exists()

@@ -69,6 +69,7 @@ class VllmBackend:
         llm = context.stage.llm
         assert llm is not None, "a stage with stage_type llm has an llm section"
         self._transport = transport
+        self._step_timeout_s = context.stage.step_timeout_s
         set_environment(llm)
         where = f"stages[{context.stage_id}].model"
         self._adapter: LlmAdapter = load_object(context.stage.model, where)(context)
@@ -108,6 +109,10 @@ class VllmBackend:
         while not self._stopping.is_set() and not self._liveness.is_orphaned:
             if self._engine.is_dead:
                 raise EngineDiedError("vLLM's process has died")
+            if self._engine.silent_s > self._step_timeout_s:
+                raise EngineDiedError(
+                    f"vLLM has given no token for {self._step_timeout_s:g} s to those who wait"
+                )
             if self._failure is not None:
                 raise self._failure
             try:
@@ -170,6 +175,7 @@ class VllmBackend:
 
     def _add(self, message: StageRequest) -> None:
         """Start a request by itself, or a group when its last member has come."""
+        own = message  # the one to blame, until it is known whose group this is
         try:
             members = self._forming.add(message)
             if members is None:
@@ -186,9 +192,8 @@ class VllmBackend:
             )
         except Exception as error:
             # The orchestrator ends the group, and with its abort what is left of it here.
-            self._drop_credits([message.request_id])
-            failure = stage_error(message.request_id, error, None, message.trace_headers)
-            self._transport.send(failure)
+            self._drop_credits([own.request_id])
+            self._transport.send(stage_error(own.request_id, error, None, own.trace_headers))
             return
         self._streams[own.request_id] = stream
         self._check_credit(own.request_id)
@@ -282,7 +287,9 @@ class VllmBackend:
         return stream is None or stream.is_idle
 
     def _num_requests(self) -> int:
-        num_streaming = sum(len(stream.member_ids) for stream in self._streams.values())
+        # One whose last rows are out is held by nobody, though its task has yet to end.
+        running = [stream for stream in self._streams.values() if not stream.is_finished]
+        num_streaming = sum(len(stream.member_ids) for stream in running)
         return num_streaming + self._forming.num_requests + self._trials.num_held
 
 

@@ -146,6 +146,8 @@ class GroupScheduler(Scheduler):
         cache holds of a prompt is not counted: it may be gone when the step is made.
         """
         rows = list[Request]()
+        if not self.waiting:
+            return rows
         num_tokens = len(self.running)  # one each
         num_blocks = self._growth()
         while self.waiting:

@@ -125,7 +125,9 @@ def engine_arguments(llm: LlmConfig) -> dict[str, Any]:
     if llm.loras:
         arguments |= {
             "enable_lora": True,
-            "max_loras": len(llm.loras),
+            # One more than there are: the last place stays empty. On CPUs vLLM 0.32 adds what is in
+            # the last place to rows without a LoRA that share a batch with rows that have one.
+            "max_loras": len(llm.loras) + 1,
             "max_lora_rank": llm.max_lora_rank,
         }
     return arguments

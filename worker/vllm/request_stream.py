@@ -45,7 +45,8 @@ class RequestStream:
     """``run`` ends with the request; cancelled, it frees what the request has in vLLM.
 
     ``emit`` gets its rows. ``failed_input`` is the number of the input at which ``run`` raised, if
-    it was one. Its other methods may be called at any time, on the loop's thread.
+    it was one; ``is_finished`` is set before its last rows are sent. Its other methods may be
+    called at any time, on the loop's thread.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class RequestStream:
         self.request = request
         self.companions = companions
         self.failed_input: int | None = None
+        self.is_finished = False
         self._source: PassageSource = adapter.open(request, companions)
         self._engine = engine
         self._threads = threads
@@ -218,6 +220,7 @@ class RequestStream:
             self._emit_row(None, [])
 
     def _emit_finish(self) -> None:
+        self.is_finished = True
         self._emit_row(None, [], finished=True)
         for companion in self.companions.values():
             row = OutputRow(companion.request_id, None, companion.skip_position, finished=True)

@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.messages import Fingerprint, Payload, StageInteraction, StageRequest, StageUpdate
 from worker.fingerprint import make_fingerprint
 from worker.models.hibari.acoustic import Code2Wav, SentenceStream
 from worker.models.hibari.prosody_net import bundled_voice
 from worker.models.hibari.shape import NEUTRAL, VoiceShape
+from worker.pcm import Int16Array, to_int16
 from worker.stage_model import RowStatus, StageContext, StepOutput
 
-Int16Array = npt.NDArray[np.int16]
 # First and last sample of a word in the request's stream, and its first and last character in the
 # request's text.
 Word: TypeAlias = tuple[int, int, int, int]
@@ -231,13 +230,6 @@ def load(_context: StageContext) -> Code2WavStage:
     stage = Code2WavStage()
     stage.warm_up()
     return stage
-
-
-def to_int16(samples: npt.NDArray[np.float32]) -> Int16Array:
-    """float32 in -1..1 to int16, rounded; what is beyond is clipped, never wrapped."""
-    scaled = np.rint(samples * np.float32(32767.0))
-    clipped: Int16Array = np.clip(scaled, -32768, 32767).astype(np.int16)
-    return clipped
 
 
 def place_words(unit: dict[str, Any], start_sample: int) -> list[Word]:

@@ -10,7 +10,7 @@ import pytest
 
 from engine.messages import SamplingParams, StageRequest, StageUpdate
 from worker.models.hibari.adapter import transform_prompt
-from worker.models.hibari.code2wav import Code2WavStage, place_words, to_int16
+from worker.models.hibari.code2wav import Code2WavStage, place_words
 from worker.models.hibari.prosody import ProsodyStage
 from worker.stage_model import RowStatus
 
@@ -137,11 +137,6 @@ def test_words_are_placed_by_the_durations_before_them() -> None:
     }
     # 12 units are 24 frames, of which 4 are kept; a unit has 600 samples. Words sound 900 early.
     assert place_words(unit, 1000) == [(1300, 7300, 0, 5), (7300, 8500, 6, 9)]
-
-
-def test_conversion_rounds_and_clips() -> None:
-    samples = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.6 / 32767], np.float32)
-    assert to_int16(samples).tolist() == [0, 32767, -32767, 32767, -32768, 1]
 
 
 def test_each_chunk_tells_its_sentence_and_the_last_one_its_end(

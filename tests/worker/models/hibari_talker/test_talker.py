@@ -74,7 +74,7 @@ def test_a_style_is_guided_by_a_row_without_one(adapter: TalkerAdapter) -> None:
     assert guided[-4:-1] == Style(rate=-2).tokens
     assert free[-4:-1] == NULL_STYLE
     assert guided[:-4] == free[:-4]
-    assert passage.guidance_scale == 4.0
+    assert passage.guidance_scale == 3.0
 
 
 def test_a_companion_of_another_role_is_refused(adapter: TalkerAdapter) -> None:

@@ -8,6 +8,7 @@ import json
 import math
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +75,16 @@ def checkpoint(kind: str) -> Path:
     return _SAVERS[kind](Path(_FOLDER.name) / kind)
 
 
-def save_snac(folder: Path) -> Path:
+def save_snac(folder: Path, codebook_size: int = 64) -> Path:
     """As the package's ``from_pretrained`` reads it: config.json and pytorch_model.bin."""
+    options = SNAC_OPTIONS | {"codebook_size": codebook_size}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         from snac import SNAC
-    model = SNAC(**SNAC_OPTIONS)
+    model = SNAC(**options)
     enliven(model, 0.85)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(SNAC_OPTIONS))
+    (folder / "config.json").write_text(json.dumps(options))
     torch.save(model.state_dict(), folder / "pytorch_model.bin")
     return folder
 
@@ -160,8 +162,9 @@ def _save(model: Any, folder: Path, *, gain: float = 1.0, alive: bool = False) -
     return folder
 
 
-_SAVERS = {
+_SAVERS: dict[str, Callable[[Path], Path]] = {
     "snac": save_snac,
+    "snac_24khz": functools.partial(save_snac, codebook_size=4096),
     "dac": save_dac,
     "mimi": save_mimi,
     "neucodec": save_neucodec,
