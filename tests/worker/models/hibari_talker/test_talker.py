@@ -90,6 +90,21 @@ def test_sampling_is_what_the_client_asked_for(adapter: TalkerAdapter) -> None:
     assert (sampling.temperature, sampling.top_k, sampling.top_p) == (0.0, 5, 0.5)
 
 
+@pytest.mark.parametrize(
+    ("name", "sampling"),
+    [
+        ("max_tokens", SamplingParams(max_tokens=5)),
+        ("min_tokens", SamplingParams(extra={"min_tokens": 1})),
+        ("stop_token_ids", SamplingParams(extra={"stop_token_ids": [300]})),
+    ],
+)
+def test_what_would_change_the_number_of_tokens_is_refused(
+    adapter: TalkerAdapter, name: str, sampling: SamplingParams
+) -> None:
+    with pytest.raises(InvalidRequestError, match=name):
+        adapter.open(request(TEXT, sampling=sampling), {})
+
+
 def test_nothing_to_say_is_refused(adapter: TalkerAdapter) -> None:
     source = adapter.open(request("Hello.", resumable=True), {})
     assert take_all(source) == []
