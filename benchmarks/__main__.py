@@ -26,6 +26,7 @@ NAMES = (
     "traffic",
     "sockets",
     "talker",
+    "talker_ttfa",
     "crowd",
     "guided_tokens",
 )

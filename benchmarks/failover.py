@@ -50,14 +50,12 @@ def run(options: Options) -> Report:
     late, _ = run_async(_pauses(options.pipeline, 2, late_s, num_kills))
     single, starts = run_async(_pauses(options.pipeline, 1, EARLY_S, num_kills))
     single_late, starts_late = run_async(_pauses(options.pipeline, 1, late_s, num_kills))
-    start_ms = median(starts + starts_late)
-    limit_ms = start_ms + TARGET_AFTER_START_MS
     figures = [
         _figure("with a spare, early", early, TARGET_SPARE_MS),
         _figure("with a spare, 60 s in", late, TARGET_SPARE_MS),
-        _figure("the only replica, early", single, limit_ms),
-        _figure("the only replica, 60 s in", single_late, limit_ms),
-        Figure("start of a replica, p50", start_ms, "ms", better="lower"),
+        _figure("the only replica, early", single, _limit_ms(starts)),
+        _figure("the only replica, 60 s in", single_late, _limit_ms(starts_late)),
+        Figure("start of a replica, p50", median(starts + starts_late), "ms", better="lower"),
     ]
     details = {
         "early_ms": early,
@@ -67,6 +65,11 @@ def run(options: Options) -> Report:
         "start_ms": starts + starts_late,
     }
     return Report("failover", figures, details)
+
+
+def _limit_ms(starts: list[float]) -> float:
+    """``starts`` of the same part of the run: the machine may be slower in another one."""
+    return median(starts) + TARGET_AFTER_START_MS
 
 
 def _figure(name: str, pauses_ms: list[float], target_ms: float) -> Figure:

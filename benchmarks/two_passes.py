@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from worker.models.hibari_talker.talker import PLAUSIBLE_NATS
 from worker.models.hibari_talker.tokens import (
     FIRST_PROSODY,
     FIRST_STYLE,
@@ -72,7 +73,11 @@ class TwoPasses:
 
 def _blend(logits: torch.Tensor, num_sentences: int, scale: float) -> torch.Tensor:
     guided, free = logits[:num_sentences], logits[num_sentences:]
-    return guided if scale == 1.0 else free + scale * (guided - free)
+    if scale == 1.0:
+        return guided
+    blend = free + scale * (guided - free)
+    implausible = guided < guided.amax(-1, keepdim=True) - PLAUSIBLE_NATS
+    return blend.masked_fill(implausible, -torch.inf)
 
 
 def _sample(logits: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -7,16 +7,21 @@ OPENAI_BASE_URL chooses the server, OPENAI_API_KEY the key, if it wants one. The
 the sounddevice package, aplay or ffplay, whichever is there.
 """
 
-import importlib.util
+import importlib
 import os
 import shutil
 import subprocess
 import sys
 import wave
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from openai import OpenAI
+
+sounddevice: Any = None
+with suppress(ImportError, OSError):  # OSError: the package is there, and PortAudio is not
+    sounddevice = importlib.import_module("sounddevice")
 
 RATE = 24000  # What the server's model makes: one channel of 16-bit samples.
 PLAYERS = {
@@ -32,8 +37,7 @@ client = OpenAI(
 
 @contextmanager
 def open_player() -> Iterator[Callable[[bytes], object]]:
-    if importlib.util.find_spec("sounddevice"):
-        sounddevice = importlib.import_module("sounddevice")
+    if sounddevice:
         with sounddevice.RawOutputStream(RATE, channels=1, dtype="int16") as stream:
             yield stream.write
     elif name := next(filter(shutil.which, PLAYERS), None):

@@ -15,6 +15,7 @@ from engine.errors import InvalidRequestError, UnsupportedMediaTypeError
 
 _JSON_TYPES = ("application/json", "text/json")
 _MAX_QUOTED_CHARS = 60
+_MAX_DEPTH = 100
 
 
 class RequestModel(BaseModel):
@@ -66,9 +67,25 @@ def decode_object(data: bytes, what: str = "the body") -> dict[str, Any]:
     except ValueError as error:
         # Python refuses to read integers of more than some thousand digits.
         raise InvalidRequestError(f"{what} is not valid JSON: a number is too long") from error
+    _check_depth(value, what)
     if not isinstance(value, dict):
         raise InvalidRequestError(f"{what} must be a JSON object, got {type(value).__name__}")
     return value
+
+
+def _check_depth(value: object, what: str) -> None:
+    """Python's own tools for nested values give up at some hundred levels, here and elsewhere."""
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return
+    raise InvalidRequestError(f"{what} is not valid JSON: it is nested too deeply")
 
 
 def validate(data: dict[str, Any], kind: type[Model]) -> Model:

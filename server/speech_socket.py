@@ -53,6 +53,9 @@ class Session(Protocol):
     @property
     def state(self) -> State: ...
 
+    @property
+    def owes_audio(self) -> bool: ...
+
     def plan_of(self, utterance_index: int, /) -> SessionPlan: ...
 
     def is_wanted(self, utterance_index: int, /) -> bool: ...
@@ -141,6 +144,9 @@ class SpeechSocket:
     async def _next_message(self) -> Message | None:
         """The next one, or None if the client has been quiet for too long."""
         while True:
+            if self._session.owes_audio:
+                # It waits for us, as it should: a queue or a replica's restart may take a while.
+                self._quiet_from = max(self._quiet_from, time.monotonic())
             remaining_s = self._quiet_from + self._patience_s() - time.monotonic()
             if remaining_s <= 0:
                 return None

@@ -8,7 +8,6 @@ it, 1 the model or the link failed, 2 a wrong command line, 3 the engine refused
 from __future__ import annotations
 
 import argparse
-import ctypes
 import logging
 import os
 import signal
@@ -27,13 +26,13 @@ from engine.placement.spec import ReplicaSpec
 from engine.trace import FieldFormatter
 from worker.backend import EngineDiedError, ReplicaBackend
 from worker.join import EngineLostError, RefusedError, join
+from worker.lifeline import die_with_parent
 from worker.stage_model import StageContext
 from worker.step_loop import StepHangsError, StepLoop
 from worker.transport import Transport
 
 logger = logging.getLogger("voxloom.worker")
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # An engine that is being started, or whose address has just moved, is there within this time.
 _JOIN_TIMEOUT_S = 30.0
 _REJOIN_BACKOFF_S = 1.0
@@ -72,7 +71,7 @@ def _log_to_stderr() -> None:
 def _run_local() -> int:
     parent = os.getppid()
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=ReplicaSpec)
-    _die_with_parent(parent)
+    die_with_parent(parent)
     # Stopping is the orchestrator's decision: a Ctrl-C at the terminal reaches everyone.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
@@ -153,15 +152,6 @@ def _load_backend(
         return VllmBackend(context, transport, orphan_timeout_s=orphan_timeout_s)
     model = load_object(context.stage.model, f"stages[{context.stage_id}].model")(context)
     return StepLoop(model, context, transport, orphan_timeout_s=orphan_timeout_s)
-
-
-def _die_with_parent(parent: int) -> None:
-    """On Linux, have the kernel end this process when its parent ends."""
-    if sys.platform != "linux":
-        return  # elsewhere the missing pings end it
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)  # it ended before the line above
 
 
 def _pin_cpus(spec: ReplicaSpec) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -21,7 +22,8 @@ from server.ephemeral_keys import EphemeralKeys
 from server.json_body import read_model
 from server.schemas.errors import ErrorBody
 from server.schemas.realtime import ClientSecretRequest, ExpiresAfter
-from server.sessions.realtime.session import RealtimeSession, SessionSpec
+from server.sessions.realtime.session import RealtimeSession
+from server.sessions.realtime.spec import SessionSpec
 from server.talk.realtime_socket import RealtimeSocket
 from server.talk.service import TalkService
 
@@ -40,6 +42,8 @@ _REQUEST_BODY = {
 # OpenAI's bound on a session.
 _LIFETIME_S = 3600.0
 _MAX_MODEL_CHARS = 256
+# Ten thousand keys of this size are 640 MB, and nobody has so many users within minutes.
+_MAX_SESSION_CHARS = 64_000
 _SUBPROTOCOL = "realtime"
 
 
@@ -68,16 +72,21 @@ class RealtimeDesk:
         """A session as the address, and the key, say. Raises ``InvalidRequestError``."""
         query = QueryParams(scope["query_string"])
         issued = self._keys.find(presented_key(scope))
-        initial = dict(issued.session) if issued is not None else None
-        is_listening_only = query.get("intent") == "transcription" or (
-            initial is not None and initial.get("type") == "transcription"
-        )
-        kind = "transcription" if is_listening_only else "realtime"
-        return self._session(kind, query.get("model", ""), initial)
+        model, initial = query.get("model", ""), None
+        kind = "transcription" if query.get("intent") == "transcription" else "realtime"
+        if issued is not None:
+            # What the key was made for wins over the address that it is used at.
+            initial = dict(issued.session)
+            kind, model = str(initial["type"]), str(initial.get("model") or model)
+        return self._session(kind, model, initial)
 
     def issue(self, request: ClientSecretRequest) -> dict[str, Any]:
         """The answer to a request for a key. Raises ``InvalidRequestError``."""
         session = {"type": "realtime"} | (request.session or {})
+        if len(json.dumps(session)) > _MAX_SESSION_CHARS:
+            raise InvalidRequestError(
+                f"session may hold at most {_MAX_SESSION_CHARS} characters", param="session"
+            )
         kind = "transcription" if session["type"] == "transcription" else "realtime"
         opened = self._session(kind, str(session.get("model") or ""), session)
         opened.config.update(session)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
 
 from server.elevenlabs_formats import SOCKET_FORMATS
 from server.json_body import RequestModel
@@ -25,6 +25,14 @@ DEFAULT_SCHEDULE = (120.0, 160.0, 250.0, 290.0)
 _MAX_ID_CHARS = 256
 _BOOLEAN = "true or false"
 _NUL_FREE = r"^[^\x00]*$"
+
+
+def _refuse_ssml(value: bool) -> bool:
+    """Tags would be spoken of as text, and nobody would hear a pause."""
+    if value:
+        raise ValueError("no SSML")
+    return value
+
 
 ChunkChars = Annotated[float, Field(ge=MIN_CHUNK_CHARS, le=MAX_CHUNK_CHARS)]
 
@@ -95,7 +103,7 @@ class ElevenLabsSocketQuery(RequestModel):
         "sync_alignment": _BOOLEAN,
         "auto_mode": _BOOLEAN,
         "enable_logging": _BOOLEAN,
-        "enable_ssml_parsing": _BOOLEAN,
+        "enable_ssml_parsing": "false: this server reads no SSML",
         "apply_language_text_normalization": _BOOLEAN,
     }
 
@@ -109,5 +117,5 @@ class ElevenLabsSocketQuery(RequestModel):
     sync_alignment: bool = False
     auto_mode: bool = False
     enable_logging: bool = True
-    enable_ssml_parsing: bool = False
+    enable_ssml_parsing: Annotated[bool, AfterValidator(_refuse_ssml)] = False
     apply_language_text_normalization: bool = False

@@ -95,6 +95,13 @@ class ElevenLabsSession:
         """Whether the context's audio is still to be sent."""
         return index in self._table.live
 
+    @property
+    def owes_audio(self) -> bool:
+        """Whether the client has asked for sound and is waiting to hear it."""
+        live = self._table.live.values()
+        is_ending = len(self._table.live) > len(self._table.open)
+        return is_ending or any(context.is_flushed for context in live)
+
     # --- from the client -------------------------------------------------------------------------
 
     def receive_text(self, text: str, now: float) -> list[Effect]:

@@ -116,6 +116,11 @@ class SpeechSession:
         """Whether the utterance's audio is still to be sent."""
         return self._find(utterance_index) is not None
 
+    @property
+    def owes_audio(self) -> bool:
+        """Whether the client has said all and is waiting to hear it."""
+        return any(u.has_all_text and not u.is_failed for u in self._live)
+
     # --- from the client -------------------------------------------------------------------------
 
     def receive_text(self, text: str, now: float) -> list[Effect]:

@@ -119,6 +119,7 @@ class Choice:
     finish_reason: str = "stop"
     audio: list[bytes] = field(default_factory=list)
     has_begun: bool = False
+    has_audio: bool = False
 
     def add_call(self, index: int, call_id: str, name: str, arguments: str) -> dict[str, Any]:
         """More of a tool call; the delta that tells of it."""

@@ -30,7 +30,8 @@ _NOT_SAMPLING = frozenset(
         *("messages", "model", "modalities", "audio", "stream", "stream_options", "n"),
         *("tools", "tool_choice", "parallel_tool_calls"),
         *("store", "metadata", "service_tier", "prediction", "web_search_options", "user"),
-        *("safety_identifier", "prompt_cache_key", "extra_body", "extra_headers", "timeout"),
+        *("safety_identifier", "prompt_cache_key"),
+        *("extra_body", "extra_headers", "extra_query", "timeout"),
     }
 )
 _MAX_SAMPLING_FIELDS = 64
@@ -170,9 +171,18 @@ def _read_part(part: Any, path: str, heard: list[HeardPart]) -> dict[str, Any]:
         return _read_audio_url(part.get("audio_url"), f"{path}.audio_url", heard)
     if kind == "text" and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
-    if kind == "image_url" and isinstance(part.get("image_url"), dict):
-        return dict(part)
+    if kind == "image_url":
+        return _read_image(part, path)
     raise _refuse(path, "a part of type text, input_audio, audio_url or image_url")
+
+
+def _read_image(part: dict[str, Any], path: str) -> dict[str, Any]:
+    """An address would be fetched by the language model, from inside its network."""
+    image = part.get("image_url")
+    url = image.get("url") if isinstance(image, dict) else None
+    if not isinstance(url, str) or not url.startswith("data:image/"):
+        raise _refuse(f"{path}.image_url.url", "a data: URI of an image")
+    return dict(part)
 
 
 def _read_audio(value: Any, path: str, heard: list[HeardPart]) -> dict[str, Any]:

@@ -216,8 +216,13 @@ class ChatResponse(Response):
     ) -> list[dict[str, Any]]:
         """The events for a part of an answer."""
         chunk, index = self._completion.chunk, choice.index
-        events = [] if choice.has_begun else [chunk(index, self._first_delta(choice))]
+        events = [] if choice.has_begun else [chunk(index, self._first_delta())]
         choice.has_begun = True
+        if not choice.has_audio and isinstance(part, TextDelta) and self._plan.speaks:
+            # Not before: an answer that only calls has no audio that could be referred to.
+            choice.has_audio = True
+            audio = {"id": choice.audio_id, "transcript": ""}
+            events.append(chunk(index, {"content": None, "audio": audio}))
         call = self._note(choice, part)
         match part:
             case TextDelta(text):
@@ -236,11 +241,9 @@ class ChatResponse(Response):
                 events.append(chunk(index, {}, choice.finish_reason))
         return events
 
-    def _first_delta(self, choice: Choice) -> dict[str, Any]:
-        if choice.audio_id is None:
-            return {"role": "assistant", "content": "", "refusal": None}
-        audio = {"id": choice.audio_id, "transcript": ""}
-        return {"role": "assistant", "content": None, "refusal": None, "audio": audio}
+    def _first_delta(self) -> dict[str, Any]:
+        content = None if self._plan.speaks else ""
+        return {"role": "assistant", "content": content, "refusal": None}
 
     # --- small things ----------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ from server.engine_port import EnginePort
 from server.sessions.realtime.effects import ListeningOptions
 
 _MS_SAMPLES = SAMPLE_RATE // 1000
+# What the engine looks at in one step: other live streams wait no longer than for that.
+_MAX_PIECE_SAMPLES = 2 * SAMPLE_RATE
 # Converting this much takes under a millisecond; more is done on a thread.
 _INLINE_BYTES = 48_000
 
@@ -74,8 +76,8 @@ class LiveEar:
             audio = await asyncio.to_thread(self._convert, pcm, rate)
         else:
             audio = self._convert(pcm, rate)
-        for first in range(0, len(audio), 60 * SAMPLE_RATE):
-            piece = audio[first : first + 60 * SAMPLE_RATE]
+        for first in range(0, len(audio), _MAX_PIECE_SAMPLES):
+            piece = audio[first : first + _MAX_PIECE_SAMPLES]
             segment = {"audio": piece, "first_sample": self._num_sent}
             self._num_sent += len(piece)
             await self._engine.add_streaming_update_async(self._request_id, segment)

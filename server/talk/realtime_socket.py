@@ -1,9 +1,9 @@
 """The shell around a realtime session: it reads its socket while it listens, thinks and speaks.
 
-One task reads the client's events, one follows the live stream, one each answer and each recording
-that is written down. What the session wants to send goes into one line, in the order in which it
-said so; a task that has put something there waits until it is sent, so the line stays short however
-slowly the client reads. A cancel reaches the engine before that wait.
+One task reads the client's events, one sends, one follows the live stream, one each answer and each
+recording that is written down. What the session wants to send goes into one line, in the order in
+which it said so; a task that has put something there waits while the line is long, so it stays
+short however slowly the client reads. A cancel reaches the engine before that wait.
 """
 
 from __future__ import annotations
@@ -16,18 +16,12 @@ import time
 from collections import deque
 from collections.abc import Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import soxr
 from starlette.types import Message, Receive, Send
 from starlette.websockets import WebSocketDisconnect
 
 from engine.errors import VoxloomError
-from server.audio.decoder import SAMPLE_RATE, Samples
-from server.audio.formats import AudioFormat
-from server.audio.g711 import G711Law
 from server.context import RequestContext
 from server.errors import internal_error
 from server.sessions.effects import Close, SendEvent
@@ -43,7 +37,6 @@ from server.sessions.realtime.effects import (
     StartResponse,
     StopListening,
 )
-from server.sessions.realtime.response import Usage
 from server.sessions.realtime.session import INTERNAL_ERROR, RealtimeSession, State
 from server.talk.answers import (
     AnswerEnd,
@@ -55,34 +48,16 @@ from server.talk.answers import (
 )
 from server.talk.live_ear import EarNews, LiveEar, SpeechBegan, SpeechEnded, WordsFound
 from server.talk.service import TalkService
+from server.talk.session_orders import coding_of, prompt_of, read_clip, usage_of
 from server.transcriber import Transcription
 
 log = logging.getLogger("voxloom.server")
 
-_LAWS = {"audio/pcmu": G711Law.ULAW, "audio/pcma": G711Law.ALAW}
-_G711_RATE = 8000
-
-
-@dataclass(frozen=True, slots=True)
-class _Coding:
-    """How an answer's sound is coded; see ``server.encoding.Coding``."""
-
-    source_rate: int
-    sample_rate: int
-    law: G711Law | None
-    fmt: AudioFormat = AudioFormat.PCM
-    bit_rate: int | None = None
-
-
-class _Memory:
-    """A clip as the transcriber reads it."""
-
-    def __init__(self, audio: Samples) -> None:
-        self._audio = audio
-
-    async def read(self, num_samples: int) -> Samples:
-        taken, self._audio = self._audio[:num_samples], self._audio[num_samples:]
-        return taken
+# Events that wait to be sent before the client's own events are read no further: the answers to
+# some, and the tail of a response. Sound waits behind fewer, for an event of it is larger.
+_MAX_LINE, _MAX_SOUNDS = 256, 8
+# Recordings of one session that are written down at once; the others wait for their turn.
+_MAX_RECORDINGS = 4
 
 
 class RealtimeSocket:
@@ -101,28 +76,35 @@ class RealtimeSocket:
         self._context = context
         self._receive, self._send = receive, send
         self._line: deque[SendEvent | Close] = deque()
-        self._turn = asyncio.Lock()
+        self._has_line = asyncio.Event()
+        self._has_room = asyncio.Event()
         self._is_gone = False
         self._ear: LiveEar | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._recordings = asyncio.Semaphore(_MAX_RECORDINGS)
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
         """Serve the client until one of the two closes; nothing is left of it then."""
         reader = asyncio.create_task(self._read())
+        sender = asyncio.create_task(self._send_line())
         try:
-            await asyncio.wait((reader, self._broken), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((reader, sender, self._broken), return_when=asyncio.FIRST_COMPLETED)
             if reader.done():
                 await reader
+                if not self._is_gone:
+                    await sender
         except TimeoutError:
             self._break("its client reads nothing")
         except Exception as error:
             self._context.outcome = "broken"
             log.error("%s failed", self._context.request_id, exc_info=error)
+            self._line.append(Close(INTERNAL_ERROR, "internal error"))
+            self._has_line.set()
             with contextlib.suppress(TimeoutError):
-                await self._perform(self._session.end(INTERNAL_ERROR, "internal error"))
+                await sender
         finally:
-            await self._let_go(reader)
+            await self._let_go(reader, sender)
 
     # --- the client's events ---------------------------------------------------------------------
 
@@ -135,6 +117,7 @@ class RealtimeSocket:
                 effects = self._session.time_out(now)
             elif message["type"] == "websocket.disconnect":
                 self._is_gone = True
+                self._has_room.set()
                 return
             elif (text := message.get("text")) is not None:
                 effects = self._session.receive_text(text, now)
@@ -154,8 +137,11 @@ class RealtimeSocket:
 
     # --- what the session wants ------------------------------------------------------------------
 
-    async def _perform(self, effects: list[Effect]) -> None:
-        """Carry effects out. What is sent gets its place in the line before anything waits."""
+    async def _perform(self, effects: list[Effect], max_line: int = _MAX_LINE) -> None:
+        """Carry effects out. What is sent gets its place in the line before anything waits.
+
+        Returns when no more than ``max_line`` items wait there.
+        """
         orders: list[Effect] = []
         for effect in effects:
             if isinstance(effect, SendEvent | Close):
@@ -166,9 +152,12 @@ class RealtimeSocket:
                 self._stop(f"item {effect.item_id}")
             else:
                 orders.append(effect)
+        self._has_line.set()
         for order in orders:
             await self._order(order)
-        await self._send_line()
+        while len(self._line) > max_line and not self._is_gone:
+            self._has_room.clear()
+            await self._has_room.wait()
 
     async def _order(self, order: Effect) -> None:
         match order:
@@ -206,14 +195,25 @@ class RealtimeSocket:
             self._break("it failed")
 
     async def _send_line(self) -> None:
-        async with self._turn:
-            while self._line and not self._is_gone:
-                item = self._line.popleft()
-                try:
-                    async with asyncio.timeout(self._service.settings.send_timeout_s):
-                        await self._send(_frame(item))
-                except WebSocketDisconnect:
-                    self._is_gone = True
+        """Send what the session wants to send, until its end. The one task that sends.
+
+        Another task that sent could be cancelled in the middle, and with it somebody else's event.
+        """
+        while not self._is_gone:
+            while not self._line:
+                self._has_line.clear()
+                await self._has_line.wait()
+            item = self._line.popleft()
+            self._has_room.set()
+            try:
+                async with asyncio.timeout(self._service.settings.send_timeout_s):
+                    await self._send(_frame(item))
+            except WebSocketDisconnect:
+                self._is_gone = True
+            if isinstance(item, Close):
+                return
+        self._line.clear()
+        self._has_room.set()
 
     # --- listening -------------------------------------------------------------------------------
 
@@ -264,7 +264,8 @@ class RealtimeSocket:
 
     async def _recognise(self, order: Recognise) -> None:
         try:
-            words = await self._written(order)
+            async with self._recordings:
+                words = await self._written(order)
         except VoxloomError as error:
             effects = self._session.take_words_failure(order.item_id, error, time.monotonic())
         else:
@@ -273,11 +274,11 @@ class RealtimeSocket:
 
     async def _written(self, order: Recognise) -> str:
         """The words of a recording; its passages are told as they come."""
-        audio = await asyncio.to_thread(_as_recording, order.clip.pcm, order.clip.rate)
+        clip = await asyncio.to_thread(read_clip, order.clip)
         engine = self._service.engine
         prompt = {"language": order.language, "context": order.prompt}
         given = {key: value for key, value in prompt.items() if value}
-        recording = Transcription(engine, self._context.engine_request_id(), _Memory(audio))
+        recording = Transcription(engine, self._context.engine_request_id(), clip)
         text = ""
         ticket = engine.admit()
         try:
@@ -308,13 +309,12 @@ class RealtimeSocket:
     async def _answer(self, response_id: str, order: ResponseOrder) -> None:
         service = self._service
         rate = service.engine.pipeline.sample_rate
-        law = _LAWS.get(order.audio_format)
-        encoder = service.encoders.open(_Coding(rate, rate if law is None else _G711_RATE, law))
+        encoder = service.encoders.open(coding_of(order, rate))
         parts = answer(
             service.engine,
             service.stages,
             self._context.engine_request_id(),
-            _prompt(order),
+            prompt_of(order),
             speaks=order.voice is not None,
             ticket=service.engine.admit(),
         )
@@ -327,7 +327,8 @@ class RealtimeSocket:
                     elif isinstance(part, AnswerEnd) and (tail := await encoder.close()):
                         sound = SoundDelta(memoryview(b""), 0)
                         await self._perform(self._take(response_id, sound, tail, rate))
-                    await self._perform(self._take(response_id, part, data, rate))
+                    news = self._take(response_id, part, data, rate)
+                    await self._perform(news, _MAX_SOUNDS)
         finally:
             encoder.discard()
 
@@ -343,7 +344,7 @@ class RealtimeSocket:
                 duration_ms = num_samples * 1000 / rate
                 return session.take_audio(response_id, data, duration_ms, marks, now)
             case AnswerEnd(finish_reason, usage):
-                return session.take_response_end(response_id, finish_reason, _usage(usage), now)
+                return session.take_response_end(response_id, finish_reason, usage_of(usage), now)
 
     # --- the end ---------------------------------------------------------------------------------
 
@@ -353,41 +354,12 @@ class RealtimeSocket:
         if not self._broken.done():
             self._broken.set_result(None)
 
-    async def _let_go(self, reader: asyncio.Task[None]) -> None:
+    async def _let_go(self, reader: asyncio.Task[None], sender: asyncio.Task[None]) -> None:
         self._session.end(INTERNAL_ERROR, "")
-        tasks = [reader, *self._tasks.values()]
+        tasks = [reader, sender, *self._tasks.values()]
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-
-
-def _prompt(order: ResponseOrder) -> dict[str, Any]:
-    prompt: dict[str, Any] = {"messages": order.messages}
-    if order.tools:
-        tooling: dict[str, Any] = {"tools": order.tools, "tool_choice": order.tool_choice}
-        if order.parallel_tool_calls is not None:
-            tooling["parallel_tool_calls"] = order.parallel_tool_calls
-        prompt["tooling"] = tooling
-    if order.max_tokens is not None:
-        prompt["sampling"] = {"max_tokens": order.max_tokens}
-    if order.voice is not None:
-        prompt |= {"voice": order.voice, "speed": order.speed}
-    return prompt
-
-
-def _usage(usage: dict[str, int]) -> Usage:
-    return Usage(
-        input_text_tokens=usage.get("prompt_tokens", 0),
-        cached_tokens=usage.get("cached_tokens", 0),
-        output_text_tokens=usage.get("completion_tokens", 0),
-    )
-
-
-def _as_recording(pcm: bytes, rate: int) -> Samples:
-    """float32 [samples] at 16 kHz."""
-    samples = np.frombuffer(pcm, "<i2").astype(np.float32) / 32768.0
-    converted: Samples = soxr.resample(samples, rate, SAMPLE_RATE)
-    return converted
 
 
 def _frame(item: SendEvent | Close) -> Message:

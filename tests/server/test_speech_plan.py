@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from engine.pipeline import load_pipeline
 from server.audio.formats import AudioFormat
 from server.catalog import ModelCatalog
 from server.schemas.speech import SpeechRequest
@@ -45,6 +46,7 @@ def test_the_delivery_follows_the_request(fields: dict[str, Any], delivery: Deli
 NULLS = (
     *("model", "voice", "instructions", "response_format", "speed", "stream_format", "stream"),
     *("seed", "sample_rate", "language", "timestamp_granularities"),
+    *("temperature", "top_p", "top_k", "guidance_scale"),
 )
 
 
@@ -79,6 +81,24 @@ def test_a_voice_resolves_to_its_id(voice: object, resolved: str) -> None:
 
 def test_without_a_seed_the_pipelines_sampling_is_left_alone() -> None:
     assert plan().sampling is None
+
+
+def test_sampling_goes_to_the_language_model_and_the_seed_to_every_stage() -> None:
+    engine = FakeEngine()
+    engine.pipeline = load_pipeline("hibari-talker")
+    request = SpeechRequest.model_validate({"input": "Hi", "seed": 4, "top_k": 9, "top_p": 0.5})
+    sampling = plan_speech(request, engine, ModelCatalog(engine.pipeline)).sampling
+    assert sampling is not None
+    talker, code2wav = sampling
+    assert (talker.seed, talker.top_k, talker.top_p, talker.temperature) == (4, 9, 0.5, None)
+    assert (code2wav.seed, code2wav.top_k, code2wav.top_p) == (4, None, None)
+
+
+@pytest.mark.parametrize("name", ["temperature", "top_p", "guidance_scale"])
+def test_without_a_language_model_the_first_stage_gets_what_it_must_refuse(name: str) -> None:
+    sampling = plan(**{name: 1}).sampling
+    assert sampling is not None
+    assert [getattr(params, name) for params in sampling] == [1.0] + [None] * (len(sampling) - 1)
 
 
 @pytest.mark.parametrize(("speed", "value"), [(0.25, 0.25), (4, 4.0), (1, 1.0)])

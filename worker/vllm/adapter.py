@@ -89,8 +89,11 @@ class Passage:
     guided: both take the token that is sampled from ``u + guidance_scale * (c - u)``, where c are
     the logits of the request's own row and u those of the companion's. A request with a companion
     must have its row in every passage. ``number`` counts the passages of the request from 0 on,
-    whatever was replayed: the source starts at ``request.first_passage``. ``lora`` is a name
-    declared under ``llm.loras``; None is that which the caller asked for, if any.
+    whatever was replayed: the source starts at ``request.first_passage``. ``plausible_nats``
+    leaves a guided passage only tokens whose log probability in the request's own row is at most so
+    much below the likeliest one's (Li et al. 2023, "Contrastive decoding"): a high scale otherwise
+    raises tokens that are wrong in both rows. ``lora`` is a name declared under ``llm.loras``; None
+    is that which the caller asked for, if any.
     """
 
     number: int
@@ -98,6 +101,7 @@ class Passage:
     sampling: TokenSampling
     sink: TokenSink
     guidance_scale: float = 1.0
+    plausible_nats: float | None = None
     lora: str | None = None
     wants_text: bool = False
 

@@ -69,6 +69,7 @@ class VllmBackend:
         llm = context.stage.llm
         assert llm is not None, "a stage with stage_type llm has an llm section"
         self._transport = transport
+        self._step_timeout_s = context.stage.step_timeout_s
         set_environment(llm)
         where = f"stages[{context.stage_id}].model"
         self._adapter: LlmAdapter = load_object(context.stage.model, where)(context)
@@ -108,6 +109,10 @@ class VllmBackend:
         while not self._stopping.is_set() and not self._liveness.is_orphaned:
             if self._engine.is_dead:
                 raise EngineDiedError("vLLM's process has died")
+            if self._engine.silent_s > self._step_timeout_s:
+                raise EngineDiedError(
+                    f"vLLM has given no token for {self._step_timeout_s:g} s to those who wait"
+                )
             if self._failure is not None:
                 raise self._failure
             try:

@@ -19,6 +19,7 @@ dies then, it is known why.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from typing import Any
 
@@ -27,6 +28,7 @@ from vllm.v1.core.sched.request_queue import create_request_queue
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request, RequestStatus
 
+from worker.lifeline import die_with_parent
 from worker.vllm.row_marks import GROUP_SIZE, GroupMark, is_alone, read_group
 
 logger = logging.getLogger("voxloom.worker.vllm.group_scheduler")
@@ -40,6 +42,8 @@ class GroupScheduler(Scheduler):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # This is the first of our code in vLLM's own process, which would outlive a killed worker.
+        die_with_parent(os.getppid())
         if self.scheduler_config.enable_chunked_prefill or self.scheduler_config.async_scheduling:
             raise ValueError("groups need enable_chunked_prefill and async_scheduling to be off")
         self._groups: dict[str, list[Request]] = {}

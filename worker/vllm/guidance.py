@@ -28,6 +28,7 @@ class GuidanceProcessor(LogitsProcessor):
         self._marks: dict[int, GroupMark] = {}
         self._guided = self._free = torch.empty(0, dtype=torch.long, device=device)
         self._scale = torch.empty(0, 1, device=device)
+        self._nats: torch.Tensor | None = None
 
     def is_argmax_invariant(self) -> bool:
         return False
@@ -40,23 +41,28 @@ class GuidanceProcessor(LogitsProcessor):
         """``logits`` float32 [rows, vocabulary], changed in place."""
         if not len(self._guided):
             return logits
-        blend = blend_logits(logits[self._guided], logits[self._free], self._scale)
-        logits[self._guided] = blend
-        logits[self._free] = blend
-        return logits
+        guided, free = logits.index_select(0, self._guided), logits.index_select(0, self._free)
+        blend = blend_logits(guided, free, self._scale, self._nats)
+        return logits.index_copy_(0, self._guided, blend).index_copy_(0, self._free, blend)
 
     def _index(self) -> None:
         """The rows of the batch that belong together."""
         by_group: dict[str, dict[int, int]] = {}
-        scales: dict[str, float] = {}
+        marks: dict[str, GroupMark] = {}
         for index, mark in self._marks.items():
             by_group.setdefault(mark.group_id, {})[mark.row] = index
-            scales[mark.group_id] = mark.scale
+            marks[mark.group_id] = mark
         whole = [group_id for group_id, rows in by_group.items() if len(rows) > 1]
         pairs = [by_group[group_id] for group_id in whole]
         self._guided = self._tensor([rows[GUIDED_ROW] for rows in pairs], torch.long)
         self._free = self._tensor([rows[1 - GUIDED_ROW] for rows in pairs], torch.long)
-        self._scale = self._tensor([[scales[g]] for g in whole], torch.float32).reshape(-1, 1)
+        scales = [[marks[group_id].scale] for group_id in whole]
+        self._scale = self._tensor(scales, torch.float32).reshape(-1, 1)
+        nats = [marks[group_id].plausible_nats for group_id in whole]
+        self._nats = None
+        if any(each is not None for each in nats):
+            bounds = [[torch.inf if each is None else each] for each in nats]
+            self._nats = self._tensor(bounds, torch.float32)
 
     def _tensor(self, values: list[Any], dtype: torch.dtype) -> torch.Tensor:
         return torch.tensor(values, dtype=dtype, device=self._device)

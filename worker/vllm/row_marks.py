@@ -19,11 +19,15 @@ GUIDED_ROW = 0
 
 @dataclass(frozen=True, slots=True)
 class GroupMark:
-    """``row`` 0 is the guided one, 1 the other; ``scale`` is the guidance scale of both."""
+    """``row`` 0 is the guided one, 1 the other; ``scale`` is the guidance scale of both.
+
+    ``plausible_nats`` as in ``Passage``.
+    """
 
     group_id: str
     row: int
     scale: float
+    plausible_nats: float | None = None
 
 
 def make_extra_args(group: GroupMark | None, *, alone: bool) -> dict[str, Any] | None:

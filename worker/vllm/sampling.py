@@ -143,7 +143,7 @@ def _biases(name: str, value: Any) -> dict[int, float]:
     number = _number(-100.0, 100.0)
     try:
         return {int(token): number(name, bias) for token, bias in value.items()}
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise _refuse(name, allowed, value) from error
 
 

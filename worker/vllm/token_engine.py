@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from engine.errors import InvalidRequestError, StageFailedError
 from engine.pipeline import LlmConfig
 from worker.vllm.adapter import Burst, FinishReason, Passage, Row
+from worker.vllm.progress import Progress
 from worker.vllm.row_marks import GROUP_SIZE, GroupMark, make_extra_args
 from worker.vllm.sampling import MAX_GUIDANCE_SCALE, TokenSampling, refuse_penalties
 
@@ -58,6 +59,13 @@ class TokenEngine:
             for number, lora in enumerate(llm.loras, 1)
         }
         self._ids = itertools.count()
+        self._max_num_seqs = llm.max_num_seqs
+        self._progress = Progress()
+
+    @property
+    def silent_s(self) -> float:
+        """For how long vLLM has said nothing although somebody waits for tokens."""
+        return self._progress.silent_s
 
     @property
     def is_dead(self) -> bool:
@@ -78,7 +86,7 @@ class TokenEngine:
 
         max_tokens = self._check(submission)
         lora = self._lora(submission.lora)
-        decoding = Decoding(self._engine)
+        decoding = Decoding(self._engine, self._progress)
         group_id = f"{submission.request_id}.{next(self._ids)}"
         try:
             for number, row in enumerate(submission.passage.rows):
@@ -137,6 +145,11 @@ class TokenEngine:
                 param="guidance_scale",
             )
         refuse_penalties(passage.sampling)
+        if self._max_num_seqs < GROUP_SIZE:
+            raise StageFailedError(
+                f"a guided passage takes {GROUP_SIZE} rows; this stage has max_num_seqs "
+                f"{self._max_num_seqs}"
+            )
         sizes = [len(row.prompt_token_ids) + max_tokens for row in passage.rows]
         num_blocks = sum(-(-size // self._block_size) for size in sizes)
         # vLLM keeps one block for itself. A group that was preempted comes back in one step.
@@ -168,7 +181,7 @@ class TokenEngine:
         sampling = passage.sampling
         mark = None
         if len(passage.rows) == GROUP_SIZE:
-            mark = GroupMark(group_id, number, passage.guidance_scale)
+            mark = GroupMark(group_id, number, passage.guidance_scale, passage.plausible_nats)
         num_had = len(submission.prefix)
         return SamplingParams(
             max_tokens=max_tokens,
@@ -209,8 +222,9 @@ class NewTokens:
 class Decoding:
     """A passage that vLLM decodes. Read with ``next`` until ``finish_reason``, or ``abort``."""
 
-    def __init__(self, engine: AsyncLLM) -> None:
+    def __init__(self, engine: AsyncLLM, progress: Progress) -> None:
         self._engine = engine
+        self._progress = progress
         self._token_ids: list[int] = []
         self._is_over = False
         self.collectors: list[RequestOutputCollector] = []
@@ -221,7 +235,8 @@ class Decoding:
         Raises ``StageFailedError`` if vLLM gave up the passage or its rows do not agree.
         """
         own = self.collectors[0]
-        output = cast("RequestOutput", own.get_nowait() or await own.get())
+        with self._progress.waiting():
+            output = cast("RequestOutput", own.get_nowait() or await own.get())
         completion = output.outputs[0]
         token_ids = list(completion.token_ids)
         reason = completion.finish_reason

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -67,7 +66,7 @@ def number(low: float, high: float, *, whole: bool = False) -> Check:
 
     def check(value: Any, path: str) -> float | int:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value) or not low <= value <= high:
+        if not is_number or not low <= value <= high:
             raise bad_value(path, f"{kind} from {low:g} to {high:g}", value)
         if whole and value != int(value):
             raise bad_value(path, f"{kind} from {low:g} to {high:g}", value)

@@ -9,6 +9,7 @@ send both, and some of them end at the first error.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -161,9 +162,26 @@ def _check_instructions(value: Any, path: str) -> str:
     return "" if value is None else str(text(MAX_INSTRUCTIONS_CHARS)(value, path))
 
 
+def _check_language(value: Any, path: str) -> str:
+    """A code or a tag, by its form; what the recogniser does not know it refuses itself."""
+    tag: str = text(35)(value, path)
+    if not re.fullmatch(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*", tag):
+        raise bad_value(path, "a language code such as 'en'", value)
+    return tag
+
+
+def _check_tools(value: Any, path: str) -> list[Any]:
+    checked: list[Any] = list_of(_check_tool, MAX_TOOLS)([] if value is None else value, path)
+    return checked
+
+
+def _check_speed(value: Any, path: str) -> float:
+    return 1.0 if value is None else float(number(0.25, 1.5)(value, path))
+
+
 _TRANSCRIPTION: dict[str, Check] = {
     "model": optional(text(_MAX_NAME_CHARS)),
-    "language": optional(text(32)),
+    "language": optional(_check_language),
     "prompt": optional(text(_MAX_SCHEMA_CHARS)),
 }
 _INPUT: dict[str, Check] = {
@@ -175,13 +193,13 @@ _INPUT: dict[str, Check] = {
 _OUTPUT: dict[str, Check] = {
     "format": _check_format,
     "voice": _check_voice,
-    "speed": number(0.25, 1.5),
+    "speed": _check_speed,
 }
 # What a response may set for itself, under the names that the session has them.
 RESPONSE_FIELDS: dict[str, Check] = {
     "instructions": _check_instructions,
     "output_modalities": _check_modalities,
-    "tools": list_of(_check_tool, MAX_TOOLS),
+    "tools": _check_tools,
     "tool_choice": _check_tool_choice,
     "max_output_tokens": _check_max_tokens,
 }

@@ -90,16 +90,26 @@ class Conversation:
 
 
 def chat_messages(instructions: str, items: Iterable[Item]) -> list[dict[str, Any]]:
-    """What a chat model is given: OpenAI's chat messages. Items without words are left out."""
+    """What a chat model is given: OpenAI's chat messages. Items without words are left out.
+
+    Models refuse a call whose result does not follow at once, and arguments that were cut off: a
+    call is told with its result, or not at all.
+    """
+    context = list(items)
+    outputs = {
+        item.call["call_id"]: item.call["output"]
+        for item in context
+        if item.type == "function_call_output"
+    }
     messages: list[dict[str, Any]] = []
     if instructions:
         messages.append({"role": "system", "content": instructions})
-    for item in items:
+    for item in context:
         if item.type == "function_call":
-            _add_call(messages, item)
+            if item.status == "completed" and item.call["call_id"] in outputs:
+                _add_call(messages, item, outputs.pop(item.call["call_id"]))
         elif item.type == "function_call_output":
-            call_id, output = item.call["call_id"], item.call["output"]
-            messages.append({"role": "tool", "tool_call_id": call_id, "content": output})
+            continue
         elif item.is_silent:
             messages.append({"role": "system", "content": "The user has said nothing for a while."})
         elif content := _content(item):
@@ -115,17 +125,19 @@ def chat_tools(tools: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _add_call(messages: list[dict[str, Any]], item: Item) -> None:
-    """Calls of one answer belong to one message."""
-    call = {
-        "id": item.call["call_id"],
-        "type": "function",
-        "function": {"name": item.call["name"], "arguments": item.call["arguments"]},
-    }
-    if messages and messages[-1]["role"] == "assistant":
-        messages[-1].setdefault("tool_calls", []).append(call)
+def _add_call(messages: list[dict[str, Any]], item: Item, output: str) -> None:
+    """A call and its result. Calls of one answer belong to one message, before their results."""
+    function = {"name": item.call["name"], "arguments": item.call["arguments"]}
+    call = {"id": item.call["call_id"], "type": "function", "function": function}
+    result = {"role": "tool", "tool_call_id": item.call["call_id"], "content": output}
+    at = len(messages)
+    while at and messages[at - 1]["role"] == "tool":
+        at -= 1
+    if at and messages[at - 1]["role"] == "assistant":
+        messages[at - 1].setdefault("tool_calls", []).append(call)
     else:
-        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.insert(at, {"role": "assistant", "content": None, "tool_calls": [call]})
+    messages.append(result)
 
 
 def _content(item: Item) -> str | list[dict[str, Any]]:

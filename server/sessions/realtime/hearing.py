@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from engine.errors import InvalidRequestError, VoxloomError
+from engine.errors import InvalidRequestError, OverloadedError, VoxloomError
 from server.sessions.effects import SendEvent
 from server.sessions.realtime.config import RealtimeConfig, TurnRules
 from server.sessions.realtime.conversation import Conversation
@@ -37,8 +37,12 @@ from server.sessions.realtime.items import Item
 MAX_BUFFER_MS = 10 * 60 * 1000
 # The engine looks at audio some frames behind what has come.
 _KEPT_MS = 2000
+# A stream that broke is opened again after this: what broke it may take a while to mend.
+_RETRY_S = 1.0
 # Shorter audio holds no word, and OpenAI refuses it.
 _MIN_COMMIT_MS = 100
+# Each is a request of the engine: a session's share of them.
+_MAX_RECORDINGS = 16
 
 
 class TurnListener(Protocol):
@@ -74,9 +78,12 @@ class Hearing:
         self._audio = InputAudio(config.input_format.rate, MAX_BUFFER_MS)
         self._epoch = 0
         self._is_open = False
+        self._resume_at = 0.0
         self._turn: tuple[str, int] | None = None
         # Turns of the live stream whose words are not known, by where they begin.
-        self._live: dict[int, Item] = {}
+        self._live: dict[tuple[int, int], Item] = {}
+        # A failure is told once, until something has been heard again.
+        self._has_told_failure = False
         # Items whose audio is recognised by itself.
         self._recordings: dict[str, Item] = {}
 
@@ -90,7 +97,7 @@ class Hearing:
 
     # --- audio -----------------------------------------------------------------------------------
 
-    def append(self, pcm: bytes) -> list[Effect]:
+    def append(self, pcm: bytes, now: float) -> list[Effect]:
         """More audio, s16le at the input format's rate."""
         rules = self._config.turn_rules
         start_ms = self._audio.end_ms
@@ -100,6 +107,8 @@ class Hearing:
         if rules is None:
             return []
         effects: list[Effect] = []
+        if not self._is_open and now < self._resume_at:
+            return []
         if not self._is_open:
             self._is_open = True
             self._epoch += 1
@@ -123,6 +132,7 @@ class Hearing:
                 f"{_MIN_COMMIT_MS}ms of audio, but buffer only has {held_ms:.2f}ms of audio.",
                 code="input_audio_buffer_commit_empty",
             )
+        self.check_recordings([])
         item_id, start_ms = self._turn or (self._new_item_id(), self._audio.start_ms)
         self._turn = None
         effects = self._stop_listening()
@@ -168,24 +178,57 @@ class Hearing:
         item_id, start_ms = self._turn
         self._turn = None
         item = self._make_turn(item_id, start_ms, end_ms)
-        self._live[start_ms] = item
+        self._live[self._epoch, start_ms] = item
         stopped = _send("input_audio_buffer.speech_stopped", item_id=item_id, audio_end_ms=end_ms)
         return [stopped, *self.add_turn(item), *self._listener.on_turn(item)]
 
     def take_live_words(self, epoch: int, start_ms: int, words: str, now: float) -> list[Effect]:
         """What was said in the turn that starts at ``start_ms``."""
-        item = self._live.pop(start_ms, None)
+        self._has_told_failure = False
+        item = self._live.pop((epoch, start_ms), None)
         return [] if item is None else self._settle(item, words, None, now)
 
     def take_listening_failure(self, epoch: int, error: VoxloomError, now: float) -> list[Effect]:
-        """The live stream broke: its turns will have no words; the next audio opens another."""
-        if epoch != self._epoch:
-            return []
-        self._is_open, self._turn = False, None
-        lost, self._live = list(self._live.values()), {}
-        return [effect for item in lost for effect in self._settle(item, None, error, now)]
+        """A live stream broke: its turns will have no words; the next audio opens another."""
+        effects: list[Effect] = []
+        if epoch == self._epoch and self._is_open:
+            self._is_open = False
+            self._resume_at = now + _RETRY_S
+            if self._turn is not None:
+                effects += self._abandon_turn()
+            if not self._has_told_failure:
+                self._has_told_failure = True
+                details = {"type": "server_error", "code": error.code, "message": error.message}
+                effects.append(_send("error", error=details | {"param": None, "event_id": None}))
+        for key in [key for key in self._live if key[0] == epoch]:
+            effects += self._settle(self._live.pop(key), None, error, now)
+        return effects
+
+    def _abandon_turn(self) -> list[Effect]:
+        """A turn of which no more will be heard; its item was never made."""
+        assert self._turn is not None
+        (item_id, _), self._turn = self._turn, None
+        end_ms = self._audio.end_ms
+        return [_send("input_audio_buffer.speech_stopped", item_id=item_id, audio_end_ms=end_ms)]
 
     # --- recordings ------------------------------------------------------------------------------
+
+    def check_recordings(self, items: list[Item]) -> None:
+        """Raise ``VoxloomError`` if these items could not all be recognised now."""
+        ids = [*self._recordings, *(item.id for item in items)]
+        for item in items:
+            if ids.count(item.id) > 1 or self._conversation.find(item.id) is not None:
+                raise InvalidRequestError(
+                    f"Error adding item: an item with id '{item.id}' already exists.",
+                    param="item.id",
+                    code="item_create_duplicate_item_id",
+                )
+        if len(ids) > _MAX_RECORDINGS:
+            raise OverloadedError(
+                f"{len(self._recordings)} recordings of this session are being written down; "
+                f"{_MAX_RECORDINGS} may.",
+                retry_after_s=1.0,
+            )
 
     def recognise(self, item: Item) -> list[Effect]:
         """Find out what an item with audio says."""
@@ -210,7 +253,7 @@ class Hearing:
 
     def forget(self, item_id: str) -> list[Effect]:
         """An item is gone: nobody waits for its words."""
-        self._live = {start: item for start, item in self._live.items() if item.id != item_id}
+        self._live = {key: item for key, item in self._live.items() if item.id != item_id}
         return [] if self._recordings.pop(item_id, None) is None else [ForgetRecognition(item_id)]
 
     def end(self) -> list[Effect]:

@@ -43,6 +43,7 @@ from server.sessions.realtime.effects import (
     ResponseOrder,
     StartResponse,
 )
+from server.sessions.realtime.hearing import Hearing
 from server.sessions.realtime.items import Item, Mark, parse_item
 from server.sessions.realtime.response import Event, Response, Usage
 
@@ -85,21 +86,21 @@ _CREATE: dict[str, Check] = RESPONSE_FIELDS | {
 
 
 class Replies:
-    """``recognise`` has the words of an inline item found out."""
+    """``hearing`` finds out what inline items say."""
 
     def __init__(
         self,
         config: RealtimeConfig,
         conversation: Conversation,
+        hearing: Hearing,
         conversation_id: str,
         new_id: Callable[[str], str],
-        recognise: Callable[[Item], list[Effect]],
     ) -> None:
         self._config = config
         self._conversation = conversation
         self._conversation_id = conversation_id
         self._new_id = new_id
-        self._recognise = recognise
+        self._hearing = hearing
         self._replies: dict[str, _Reply] = {}
         self._current: str | None = None
 
@@ -123,6 +124,7 @@ class Replies:
         inline: list[Item] = []
         context = self._context(asked.get("input"), inline)
         settings = self._settings(asked, given.get("audio"))
+        self._hearing.check_recordings([item for item in inline if item.awaits_transcript])
         return self._open(settings, context, inline, asked.get("metadata"), is_aside, now)
 
     def answer_turn(self, now: float) -> list[Effect]:
@@ -267,6 +269,7 @@ class Replies:
             settings=shown,
             new_item_id=lambda: self._new_id("item"),
             add_item=self._conversation.insert,
+            new_call_id=lambda: self._new_id("call"),
             metadata=metadata,
         )
         reply = _Reply(response, settings, context)
@@ -276,7 +279,7 @@ class Replies:
         effects = _send_all(response.begin())
         for item in inline:
             if item.awaits_transcript:
-                effects += self._recognise(item)
+                effects += self._hearing.recognise(item)
         return effects + self._start_if_ready(reply)
 
     def _start_if_ready(self, reply: _Reply) -> list[Effect]:

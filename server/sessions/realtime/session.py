@@ -7,11 +7,9 @@ client's event, and changes nothing.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any
 
 from engine.errors import InvalidRequestError, PayloadTooLargeError, RequestError, VoxloomError
 from server.audio.g711 import G711Law, decode_g711
@@ -25,6 +23,7 @@ from server.sessions.realtime.hearing import Hearing, item_events
 from server.sessions.realtime.items import MAX_ID_CHARS, Item, Mark, decode_audio, parse_item
 from server.sessions.realtime.replies import Replies
 from server.sessions.realtime.response import Usage
+from server.sessions.realtime.spec import SessionSpec, VoiceBook, random_id
 
 
 class State(Enum):
@@ -62,30 +61,6 @@ NORMAL, UNSUPPORTED_DATA, POLICY_VIOLATION, INTERNAL_ERROR = 1000, 1003, 1008, 1
 _MAX_EVENT_CHARS = 20 * 1024 * 1024 + 64 * 1024
 
 
-class VoiceBook(Protocol):
-    """What the server has."""
-
-    def check_voice(self, name: str, path: str) -> None:
-        """Raises ``InvalidRequestError`` for a voice that this server does not have."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class SessionSpec:
-    """How a session begins. ``expires_at`` is Unix time, ``lifetime_s`` until then."""
-
-    model: str
-    voice: str
-    kind: str = "realtime"
-    lifetime_s: float = 3600.0
-    expires_at: int = 0
-    initial: dict[str, Any] | None = None
-
-
-def random_id(prefix: str) -> str:
-    return f"{prefix}_{secrets.token_hex(10)}"
-
-
 class RealtimeSession:
     """One client's session."""
 
@@ -105,9 +80,10 @@ class RealtimeSession:
         self._conversation = Conversation()
         self._hearing = Hearing(self.config, self._conversation, self, lambda: new_id("item"))
         self._replies = Replies(
-            self.config, self._conversation, new_id("conv"), new_id, self._hearing.recognise
+            self.config, self._conversation, self._hearing, new_id("conv"), new_id
         )
         self._turns_to_answer: set[str] = set()
+        self._owes_answer = False
         self._ends_at: float | None = None
         self._idle_at: float | None = None
         self.state = State[spec.kind.upper()]
@@ -165,6 +141,9 @@ class RealtimeSession:
             return self._number(handler(data, now))
         except VoxloomError as error:
             return self._error(error, event_id)
+        except RecursionError:
+            nested = InvalidRequestError("The event is nested too deeply.", code="invalid_event")
+            return self._error(nested, event_id)
 
     def receive_binary(self) -> list[Effect]:
         """A binary message: nothing in this protocol is one."""
@@ -243,15 +222,21 @@ class RealtimeSession:
     def on_words(self, item: Item, now: float) -> list[Effect]:
         """A turn without words (a cough, a door) is not answered.
 
-        Nor is one while the user already speaks again: the next turn's answer is about both.
+        One whose words come while the user already speaks again is answered with the next turn,
+        even if that one has no words.
         """
         effects = self._replies.on_words()
         if item.id in self._turns_to_answer:
             self._turns_to_answer.discard(item.id)
-            if item.text.strip() and not self._hearing.is_speaking:
-                self._idle_at = None
-                effects += self._replies.answer_turn(now)
+            self._owes_answer |= bool(item.text.strip())
+        if self._owes_answer and not self._hearing.is_speaking:
+            self._idle_at = None
+            effects += self._answer_turn(now)
         return effects
+
+    def _answer_turn(self, now: float) -> list[Effect]:
+        self._owes_answer = False
+        return self._replies.answer_turn(now)
 
     # --- handlers --------------------------------------------------------------------------------
 
@@ -271,7 +256,7 @@ class RealtimeSession:
         audio = decode_audio(data.get("audio"), "audio", sample_bytes=fmt.sample_bytes)
         law = _LAWS.get(fmt.type)
         pcm = audio if law is None else decode_g711(audio, law)
-        return self._hearing.append(pcm) if pcm else []
+        return self._hearing.append(pcm, now) if pcm else []
 
     def _commit(self, data: dict[str, Any], now: float) -> list[Effect]:
         return self._hearing.commit(now)
@@ -282,8 +267,8 @@ class RealtimeSession:
     def _create_item(self, data: dict[str, Any], now: float) -> list[Effect]:
         item = parse_item(data.get("item"), "item", lambda: self._new_id("item"))
         after = optional(text(MAX_ID_CHARS))(data.get("previous_item_id"), "previous_item_id")
-        before = self._conversation.insert(item, after)
-        effects = item_events(item, before)
+        self._hearing.check_recordings([item] if item.awaits_transcript else [])
+        effects = item_events(item, self._conversation.insert(item, after))
         return effects + (self._hearing.recognise(item) if item.awaits_transcript else [])
 
     def _retrieve_item(self, data: dict[str, Any], now: float) -> list[Effect]:

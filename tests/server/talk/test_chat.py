@@ -77,7 +77,7 @@ def test_a_stream_says_each_thing_once_and_cuts_no_sample() -> None:
     plot = Plot([thought("Hel"), 1001, thought("lo."), 2002, thought(finish_reason="stop")])
     answer, _ = ask(SPOKEN | {"stream": True}, plot)
     parts = [delta["audio"] for delta in deltas(answer) if "audio" in delta]
-    assert [list(part) for part in parts[:1]] == [["id", "transcript"]]
+    assert list(parts[0]) == ["id", "transcript"]
     assert sum("id" in part for part in parts) == 1
     assert sum("expires_at" in part for part in parts) == 1
     assert "".join(part.get("transcript", "") for part in parts) == "Hello."
@@ -132,6 +132,12 @@ def test_too_many_choices_for_the_engine_leave_no_ticket_behind() -> None:
     assert post_json(app, PATH, ASK | {"n": 2}).status == 200
 
 
+def test_a_spoken_stream_that_only_calls_names_no_audio() -> None:
+    plot = Plot([thought(calls=[call(0, "c1", "add", "{}")]), thought(finish_reason="tool_calls")])
+    answer, _ = ask(SPOKEN | {"stream": True}, plot)
+    assert not [delta for delta in deltas(answer) if "audio" in delta]
+
+
 def test_several_choices_are_answers_of_their_own() -> None:
     answer, cascade = ask(ASK | {"n": 3}, telling("Hi."))
     assert [choice["index"] for choice in answer.json()["choices"]] == [0, 1, 2]
@@ -184,6 +190,7 @@ def test_what_is_wrong_is_named(fields: dict[str, Any], param: str) -> None:
 
 
 BAD_AUDIO = [
+    ({"type": "image_url", "image_url": {"url": "http://169.254.169.254/"}}, "url"),
     ({"type": "input_audio"}, "data"),
     ({"type": "input_audio", "input_audio": {"data": "%%"}}, "data"),
     ({"type": "input_audio", "input_audio": {"data": ""}}, "data"),

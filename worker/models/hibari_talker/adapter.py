@@ -20,28 +20,31 @@ __all__ = ["expand_prompt", "list_voices", "transform_prompt"]
 NULL_ROLE = "null"
 """The companion that has no style."""
 
-PLAIN_GUIDANCE, STRONG_GUIDANCE = 2.0, 4.0
-"""Guidance for a style whose levels are at most 2, and for one with a 3 ("very"): levels beyond 2
-are the talker's 2, guided more."""
+GUIDANCE = (1.0, 1.0, 1.5, 3.0)
+"""By the strongest level: none for the voice's own way and for "slightly". A level beyond 2
+("very") is the talker's 2, guided more. They move length and pitch about as far as hibari's
+parameters do for the same words (``python -m benchmarks talker``)."""
 
 
 def transform_prompt(prompt: Prompt) -> Prompt:
     """What the talker reads: as hibari's prosody stage, with the levels of ``instructions``.
 
     ``style`` holds levels from -2 to 2 of rate, pitch and liveliness, ``guidance`` the scale that
-    is used if the request names none. Raises ``InvalidRequestError``.
+    is used if the request names none, ``in_segments`` that its text comes so. Raises
+    ``InvalidRequestError``.
     """
     spoken, style = read_prompt(prompt)
     levels = [max(-2, min(2, level)) for level in (style.rate, style.pitch, style.liveliness)]
-    return spoken | {"style": levels, "guidance": default_guidance(style)}
+    return spoken | {
+        "style": levels,
+        "guidance": default_guidance(style),
+        "in_segments": bool(prompt.get("resumable")),
+    }
 
 
 def default_guidance(style: SpokenStyle) -> float:
-    """The guidance scale of a style: none for the voice's own way."""
-    strongest = max(abs(level) for level in (style.rate, style.pitch, style.liveliness))
-    if strongest == 0:
-        return 1.0
-    return PLAIN_GUIDANCE if strongest < 3 else STRONG_GUIDANCE
+    """The guidance scale of a style that a request does not give one for."""
+    return GUIDANCE[max(abs(level) for level in (style.rate, style.pitch, style.liveliness))]
 
 
 def expand_prompt(prompt: Prompt, sampling: SamplingParams) -> Sequence[PromptExpansion]:
@@ -50,7 +53,7 @@ def expand_prompt(prompt: Prompt, sampling: SamplingParams) -> Sequence[PromptEx
     One whose text comes in segments has none: the talker makes the second row by itself, since
     only it knows the sentences.
     """
-    if guidance_of(prompt, sampling) == 1.0 or prompt.get("resumable"):
+    if guidance_of(prompt, sampling) == 1.0 or prompt["in_segments"]:
         return []
     return [PromptExpansion({}, NULL_ROLE, f"~{NULL_ROLE}")]
 

@@ -4,7 +4,7 @@ Durations are the tokens'. Pitch and energy come from the voice's own prosody ne
 durations (``ContourNet``), as far as they are known; beyond the look-ahead its own rhythm is
 assumed, at the pace so far. The net's pitch is then moved to the tokens': a token says a semitone,
 so each phoneme is moved by what its neighbours are moved by, as far as it stays within the half
-semitone that the token leaves. A sentence that the talker speaks as the net would is not moved.
+semitone that the token leaves. A sentence that the talker speaks as the net would is hardly moved.
 """
 
 from __future__ import annotations

@@ -69,6 +69,7 @@ class Listener:
         self._begin = self._end = self._scanned = start
         self._turn_first: int | None = None
         self._last_event = start
+        self._turn_end = start
         self._num_skipped = 0
         self._guess: int | None = None
         self._probabilities: SpeechProbabilities | None = None
@@ -147,7 +148,10 @@ class Listener:
         self._last_event = change.seen_at
         match change.edge:
             case Edge.STARTED:
-                first = max(self._begin, change.sample - self._detection.prefix_samples)
+                # Padding never reaches into the turn before: that is written down already.
+                first = max(
+                    self._begin, self._turn_end, change.sample - self._detection.prefix_samples
+                )
                 self._turn_first = first
                 return [Heard("started", first, change.seen_at)]
             case Edge.PAUSED if self._turn_first is not None:
@@ -163,6 +167,7 @@ class Listener:
         return []
 
     def _stopped(self, first: int, last: int, *, is_committed: bool = False) -> Heard:
+        self._turn_end = last
         speech = self._audio(first, last)
         return Heard("stopped", first, last, speech, self._guess, is_committed)
 

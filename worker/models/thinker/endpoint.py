@@ -89,9 +89,12 @@ class Endpoint:
                 messages=prompt["messages"],
                 stream=True,
                 stream_options={"include_usage": True},
-                extra_body=self._extra_body or None,
-                **prompt.get("tooling", {}),
-                **prompt.get("sampling", {}),
+                # As a body: what the client package does not know may be known over there.
+                extra_body={
+                    **prompt.get("tooling", {}),
+                    **prompt.get("sampling", {}),
+                    **self._extra_body,
+                },
             )
             async with stream:
                 async for chunk in stream:

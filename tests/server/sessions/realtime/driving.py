@@ -12,7 +12,8 @@ from engine.errors import InvalidRequestError
 from server.sessions.effects import SendEvent
 from server.sessions.realtime.effects import Effect, Recognise, StartListening, StartResponse
 from server.sessions.realtime.response import Usage
-from server.sessions.realtime.session import RealtimeSession, SessionSpec
+from server.sessions.realtime.session import RealtimeSession
+from server.sessions.realtime.spec import SessionSpec
 
 RATE = 24000
 

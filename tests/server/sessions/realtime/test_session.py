@@ -84,6 +84,11 @@ BAD_UPDATES: list[tuple[dict[str, Any], str]] = [
     ({"instructions": "\ud800"}, "session.instructions"),
     ({"instructions": 5}, "session.instructions"),
     ({"audio": []}, "session.audio"),
+    ({"audio": {"output": {"speed": 10**400}}}, "session.audio.output.speed"),
+    (
+        {"audio": {"input": {"transcription": {"language": "no language"}}}},
+        "session.audio.input.transcription.language",
+    ),
     ({"type": "transcription"}, "session.type"),
 ]
 
@@ -196,6 +201,41 @@ def test_items_keep_the_clients_ids_and_places() -> None:
     assert types(client.say("conversation.item.delete", item_id="between")) == [
         "conversation.item.deleted"
     ]
+
+
+def test_null_clears() -> None:
+    client = Client()
+    client.update(tools=[{"type": "function", "name": "add"}], instructions="x")
+    (event,) = client.update(tools=None, instructions=None, audio={"output": {"speed": None}})
+    assert (event["session"]["tools"], event["session"]["instructions"]) == ([], "")
+
+
+def test_what_is_nested_too_deeply_is_refused() -> None:
+    client = Client()
+    deep: Any = 1
+    for _ in range(600):
+        deep = [deep]
+    assert the_error(client.update(tracing=deep))
+    assert types(client.update(instructions="x")) == ["session.updated"]
+
+
+def test_recordings_of_one_id_cannot_be_told_apart() -> None:
+    client = Client()
+    audio = base64.b64encode(bytes(2 * RATE)).decode()
+    item = {
+        "type": "message",
+        "role": "user",
+        "id": "same",
+        "content": [{"type": "input_audio", "audio": audio}],
+    }
+    error = the_error(client.say("response.create", response={"input": [item, item]}))
+    assert error["code"] == "item_create_duplicate_item_id"
+    many = [item | {"id": f"r{number}"} for number in range(17)]
+    error = the_error(client.say("response.create", response={"input": many}))
+    assert error["code"] == "overloaded"
+    assert types(client.say("response.create", response={"input": [item]}))[0] == (
+        "response.created"
+    )
 
 
 def test_only_one_answer_at_a_time_belongs_to_the_conversation() -> None:

@@ -110,8 +110,14 @@ def test_a_stream_that_breaks_loses_its_turns_and_no_other() -> None:
     broken = client.session.take_listening_failure(
         client.epoch, StageFailedError("no model"), client.now
     )
-    assert types(client.note(broken)) == ["conversation.item.input_audio_transcription.failed"]
+    assert types(client.note(broken)) == [
+        "error",
+        "conversation.item.input_audio_transcription.failed",
+    ]
     assert client.understand("late") == []
+    client.append(100)
+    assert client.epoch == 1
+    client.now += 1.0
     events = client.turn("Hello?")
     assert client.epoch == 2
     assert types(events)[-1] == "response.created"
@@ -143,6 +149,32 @@ def test_an_answer_waits_for_the_words_of_its_turn() -> None:
     assert client.count(StartResponse) == 0
     client.read("How are you?")
     assert client.last(StartResponse).order.messages[-1]["content"] == "How are you?"
+
+
+def test_a_turn_that_breaks_off_is_ended_and_failures_are_told_once() -> None:
+    client = Client()
+    client.talk()
+    failure = StageFailedError("no model")
+    broken = client.session.take_listening_failure(client.epoch, failure, client.now)
+    assert types(client.note(broken)) == ["input_audio_buffer.speech_stopped", "error"]
+    client.now += 1.0
+    client.is_speaking = False
+    client.talk()
+    broken = client.session.take_listening_failure(client.epoch, failure, client.now)
+    assert types(client.note(broken)) == ["input_audio_buffer.speech_stopped"]
+
+
+def test_turns_of_a_stream_that_was_closed_fail_with_it() -> None:
+    client = Client()
+    client.detect(create_response=False)
+    client.talk()
+    client.rest()
+    client.say("input_audio_buffer.clear")
+    client.append(100)
+    client.say("response.create")
+    assert client.count(StartResponse) == 0
+    client.note(client.session.take_listening_failure(1, StageFailedError("x"), client.now))
+    assert client.count(StartResponse) == 1
 
 
 def test_a_recording_that_cannot_be_understood_fails_alone() -> None:
@@ -267,6 +299,65 @@ def test_a_call_that_was_cut_short_is_not_done() -> None:
     events = client.say("response.cancel")
     assert "response.function_call_arguments.done" not in types(events)
     assert types(events)[-2:] == END
+
+
+def test_a_call_without_a_result_or_cut_short_is_kept_from_the_model() -> None:
+    client = Client()
+    client.turn("Two and two?")
+    client.call(0, "add", '{"a"')
+    client.talk(96)
+    client.rest()
+    client.understand("Hello?")
+    assert [m["role"] for m in client.last(StartResponse).order.messages] == ["user", "user"]
+    client.call(0, "add", "{}")
+    client.finish()
+    client.turn("Are you there?")
+    roles = [message["role"] for message in client.last(StartResponse).order.messages]
+    assert roles == ["user", "user", "user"]
+    client.say("response.cancel")
+    output = {"type": "function_call_output", "call_id": "call_0", "output": "4"}
+    client.say("conversation.item.create", item=output)
+    client.say("response.create")
+    roles = [message["role"] for message in client.last(StartResponse).order.messages]
+    assert roles == ["user", "user", "assistant", "tool", "user"]
+
+
+def test_calls_of_one_answer_are_one_message_before_their_results() -> None:
+    client = Client()
+    client.turn("Two sums?")
+    client.call(0, "add", "{}")
+    client.call(1, "add", "{}")
+    client.finish()
+    for number in (1, 0):
+        output = {"type": "function_call_output", "call_id": f"call_{number}", "output": "4"}
+        client.say("conversation.item.create", item=output)
+    client.say("response.create")
+    messages = client.last(StartResponse).order.messages
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "tool"]
+    assert [call["id"] for call in messages[1]["tool_calls"]] == ["call_0", "call_1"]
+
+
+def test_a_model_that_gives_its_calls_no_ids_gets_them_here() -> None:
+    client = Client()
+    client.turn("Two sums?")
+    for index in (0, 1):
+        client.note(client.session.take_call(client.response_id, index, "", "add", "{}"))
+    events = client.finish()
+    ids = [e["call_id"] for e in events if e["type"].endswith("arguments.done")]
+    assert len(set(ids)) == 2
+    assert all(ids)
+
+
+def test_a_question_that_a_cough_follows_is_answered() -> None:
+    client = Client()
+    client.talk()
+    client.rest()
+    question_ms = client.turn_start_ms
+    client.talk(96)
+    question = client.session.take_live_words(client.epoch, question_ms, "What time?", client.now)
+    assert client.note(question) == []
+    client.rest()
+    assert types(client.understand(" "))[-1] == "response.created"
 
 
 def test_an_answer_in_text_has_no_sound() -> None:

@@ -9,9 +9,8 @@ import pytest
 from engine.errors import InvalidRequestError
 from engine.messages import SamplingParams
 from worker.models.hibari_talker.adapter import (
+    GUIDANCE,
     NULL_ROLE,
-    PLAIN_GUIDANCE,
-    STRONG_GUIDANCE,
     expand_prompt,
     list_voices,
     transform_prompt,
@@ -29,9 +28,9 @@ def told(instructions: str | None) -> dict[str, object]:
     [
         (None, [0, 0, 0], 1.0),
         ("Like a pirate.", [0, 0, 0], 1.0),
-        ("a bit slow", [-1, 0, 0], PLAIN_GUIDANCE),
-        ("slow and high", [-2, 2, 0], PLAIN_GUIDANCE),
-        ("very slow, slightly monotone", [-2, 0, -1], STRONG_GUIDANCE),
+        ("a bit slow", [-1, 0, 0], GUIDANCE[1]),
+        ("slow and high", [-2, 2, 0], GUIDANCE[2]),
+        ("very slow, slightly monotone", [-2, 0, -1], GUIDANCE[3]),
     ],
 )
 def test_instructions_become_a_style_and_a_guidance(
@@ -60,8 +59,8 @@ def test_only_a_guided_request_has_a_companion() -> None:
 
 def test_text_in_segments_is_guided_without_a_companion() -> None:
     prompt = transform_prompt({"text": "", "instructions": "slow", "resumable": True})
-    assert prompt["guidance"] == PLAIN_GUIDANCE
-    assert expand_prompt({**prompt, "resumable": True}, DEFAULT) == []
+    assert prompt["guidance"] == GUIDANCE[2]
+    assert expand_prompt(prompt, DEFAULT) == []
 
 
 @pytest.mark.parametrize("scale", [0.5, 0.0, -1.0, math.nan, math.inf, 101.0])

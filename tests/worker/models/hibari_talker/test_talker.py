@@ -74,7 +74,7 @@ def test_a_style_is_guided_by_a_row_without_one(adapter: TalkerAdapter) -> None:
     assert guided[-4:-1] == Style(rate=-2).tokens
     assert free[-4:-1] == NULL_STYLE
     assert guided[:-4] == free[:-4]
-    assert passage.guidance_scale == 4.0
+    assert passage.guidance_scale == 3.0
 
 
 def test_a_companion_of_another_role_is_refused(adapter: TalkerAdapter) -> None:
@@ -88,6 +88,21 @@ def test_sampling_is_what_the_client_asked_for(adapter: TalkerAdapter) -> None:
     (passage,) = take_all(adapter.open(request("Hello.", sampling=asked), {}))
     sampling = passage.sampling
     assert (sampling.temperature, sampling.top_k, sampling.top_p) == (0.0, 5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "sampling"),
+    [
+        ("max_tokens", SamplingParams(max_tokens=5)),
+        ("min_tokens", SamplingParams(extra={"min_tokens": 1})),
+        ("stop_token_ids", SamplingParams(extra={"stop_token_ids": [300]})),
+    ],
+)
+def test_what_would_change_the_number_of_tokens_is_refused(
+    adapter: TalkerAdapter, name: str, sampling: SamplingParams
+) -> None:
+    with pytest.raises(InvalidRequestError, match=name):
+        adapter.open(request(TEXT, sampling=sampling), {})
 
 
 def test_nothing_to_say_is_refused(adapter: TalkerAdapter) -> None:

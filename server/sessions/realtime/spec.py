@@ -1,0 +1,31 @@
+"""How a realtime session begins, and what it asks of the server."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class VoiceBook(Protocol):
+    """What the server has."""
+
+    def check_voice(self, name: str, path: str) -> None:
+        """Raises ``InvalidRequestError`` for a voice that this server does not have."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSpec:
+    """How a session begins. ``expires_at`` is Unix time, ``lifetime_s`` until then."""
+
+    model: str
+    voice: str
+    kind: str = "realtime"
+    lifetime_s: float = 3600.0
+    expires_at: int = 0
+    initial: dict[str, Any] | None = None
+
+
+def random_id(prefix: str) -> str:
+    return f"{prefix}_{secrets.token_hex(10)}"

@@ -1,0 +1,77 @@
+"""What a realtime session's orders mean to the engine, the encoders and the recogniser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import soxr
+
+from server.audio.decoder import SAMPLE_RATE, Samples
+from server.audio.formats import AudioFormat
+from server.audio.g711 import G711Law
+from server.sessions.realtime.effects import ResponseOrder
+from server.sessions.realtime.input_audio import Clip
+from server.sessions.realtime.response import Usage
+
+_LAWS = {"audio/pcmu": G711Law.ULAW, "audio/pcma": G711Law.ALAW}
+_G711_RATE = 8000
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCoding:
+    """How an answer's sound is coded; see ``server.encoding.Coding``."""
+
+    source_rate: int
+    sample_rate: int
+    law: G711Law | None
+    fmt: AudioFormat = AudioFormat.PCM
+    bit_rate: int | None = None
+
+
+def coding_of(order: ResponseOrder, source_rate: int) -> AnswerCoding:
+    """The coding that a response asks for."""
+    law = _LAWS.get(order.audio_format)
+    return AnswerCoding(source_rate, source_rate if law is None else _G711_RATE, law)
+
+
+def prompt_of(order: ResponseOrder) -> dict[str, Any]:
+    """The prompt of a cascade."""
+    prompt: dict[str, Any] = {"messages": order.messages}
+    if order.tools:
+        tooling: dict[str, Any] = {"tools": order.tools, "tool_choice": order.tool_choice}
+        if order.parallel_tool_calls is not None:
+            tooling["parallel_tool_calls"] = order.parallel_tool_calls
+        prompt["tooling"] = tooling
+    if order.max_tokens is not None:
+        prompt["sampling"] = {"max_tokens": order.max_tokens}
+    if order.voice is not None:
+        prompt |= {"voice": order.voice, "speed": order.speed}
+    return prompt
+
+
+def usage_of(usage: dict[str, int]) -> Usage:
+    """A thinker's usage."""
+    return Usage(
+        input_text_tokens=usage.get("prompt_tokens", 0),
+        cached_tokens=usage.get("cached_tokens", 0),
+        output_text_tokens=usage.get("completion_tokens", 0),
+    )
+
+
+class HeldRecording:
+    """A recording in memory, as the transcriber reads it: float32 at 16 kHz."""
+
+    def __init__(self, audio: Samples) -> None:
+        self._audio = audio
+
+    async def read(self, num_samples: int) -> Samples:
+        taken, self._audio = self._audio[:num_samples], self._audio[num_samples:]
+        return taken
+
+
+def read_clip(clip: Clip) -> HeldRecording:
+    """A turn as a recording; takes a millisecond for each second of it."""
+    samples = np.frombuffer(clip.pcm, "<i2").astype(np.float32) / 32768.0
+    return HeldRecording(soxr.resample(samples, clip.rate, SAMPLE_RATE))
