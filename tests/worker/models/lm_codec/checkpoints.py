@@ -114,11 +114,11 @@ def _teach(model: Any, torch: Any) -> None:
         codes = slice(_FIRST_CODE + slot * _CODES, _FIRST_CODE + (slot + 1) * _CODES)
         embedding[codes, slot], embedding[codes, _PROMPT] = 1, 0
         head[codes, _ONE] = 0
-        head[codes, (slot - 1) % 7] = 20
+        head[codes, (slot - 1) % 7] = 60
         head[codes, _REST:] = torch.randn(_CODES, head.shape[1] - _REST)
-    # The norms double what they let through. The best code has about 65: at the end of a frame the
+    # The norms double what they let through. The best code has about 140: at the end of a frame the
     # stop is above it when a fifth of all tokens are the prompt's.
-    head[_STOP, 6], head[_STOP, _ONE], head[_STOP, _SHARE] = 60, 0, -67
+    head[_STOP, 6], head[_STOP, _ONE], head[_STOP, _SHARE] = 100, 0, -69
     for layer in model.model.layers:
         for name in ("q_proj", "k_proj"):
             getattr(layer.self_attn, name).weight.normal_(0, 0.3)
