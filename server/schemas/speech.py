@@ -93,9 +93,21 @@ class SpokenText(RequestModel):
             description="Equal requests with equal seeds get equal bytes; random if not given.",
         ),
     ] = None
-    temperature: Temperature = None
-    top_p: TopP = None
-    top_k: TopK = None
+    temperature: Annotated[
+        Temperature,
+        Field(
+            description="How much an autoregressive model varies; refused by a voice that draws nothing."
+        ),
+    ] = None
+    top_p: Annotated[
+        TopP,
+        Field(
+            description="Draw only from the likeliest tokens that have this probability together."
+        ),
+    ] = None
+    top_k: Annotated[
+        TopK, Field(description="Draw only from so many of the likeliest tokens; 0 is no limit.")
+    ] = None
     guidance_scale: Annotated[
         StrictFloat | None,
         Field(
