@@ -95,9 +95,7 @@ class SpokenText(RequestModel):
     ] = None
     temperature: Annotated[
         Temperature,
-        Field(
-            description="How much an autoregressive model varies; refused by a voice that draws nothing."
-        ),
+        Field(description="How much a language model varies; refused where there is none."),
     ] = None
     top_p: Annotated[
         TopP,
