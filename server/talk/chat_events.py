@@ -13,9 +13,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from server.sessions.realtime.response import INPUT_TOKEN_MS, OUTPUT_TOKEN_MS
+
 # Three bytes are four characters of base64, two a sample.
 _BLOCK_BYTES = 6
-INPUT_TOKEN_MS, OUTPUT_TOKEN_MS = 100, 50
 
 
 @dataclass(slots=True)

@@ -88,7 +88,7 @@ class WhisperStage:
             request.queue.append(update)
 
     def interact(self, interaction: StageInteraction) -> None:
-        raise NotImplementedError("interactions go to the first stage")
+        raise ValueError(f"interactions are for the first stage, not this one: {interaction.kind}")
 
     def abort(self, request_id: str) -> None:
         self._requests.pop(request_id, None)
