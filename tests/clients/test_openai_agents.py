@@ -63,7 +63,8 @@ class Call:
         histories = [event.history for event in self.events if event.type == "history_updated"]
         messages = [item for item in histories[-1] if item.type == "message"]
         parts = [part for item in messages if item.role == role for part in item.content]
-        return [getattr(part, "transcript", None) or getattr(part, "text", "") for part in parts]
+        said: list[Any] = [getattr(part, "transcript", None) or part.text for part in parts]
+        return said
 
 
 def _server_event(event: Any) -> dict[str, Any]:
