@@ -64,7 +64,8 @@ def _arguments(value: Any, path: str) -> dict[str, Any]:
             read = None
     if not isinstance(read, dict):
         raise _refuse(path, "a JSON object, in a string")
-    return read
+    checked: dict[str, Any] = read
+    return checked
 
 
 def _text(content: Any) -> str:
