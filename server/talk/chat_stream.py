@@ -38,6 +38,7 @@ from server.talk.answers import (
     TextDelta,
     answer,
 )
+from server.talk.audio_fetch import AudioFetcher
 from server.talk.audio_shelf import AudioShelf
 from server.talk.chat_events import AudioBlocks, Choice, Completion, Spending
 from server.talk.chat_plan import ChatPlan, HeardPart
@@ -64,6 +65,7 @@ class ChatService:
     decoders: DecoderPool
     metrics: ServerMetrics
     shelf: AudioShelf
+    fetcher: AudioFetcher
 
 
 class ChatResponse(Response):
@@ -104,11 +106,16 @@ class ChatResponse(Response):
     async def _hear(self, part: HeardPart, context: RequestContext) -> str:
         """What is said in a part of a message."""
         engine = self._service.talk.engine
-        reader = self._service.decoders.open(io.BytesIO(part.data), part.param)
+        ticket = self._admit()
+        data = part.data
+        if data is None:
+            limit = self._service.talk.settings.max_chat_bytes
+            data = await self._service.fetcher.fetch(part.url, part.param, limit)
+        reader = self._service.decoders.open(io.BytesIO(data), part.param)
         text: list[str] = []
         try:
             job = Transcription(engine, context.engine_request_id(), reader)
-            async with aclosing(job.passages({}, self._admit(), self._deadline())) as passages:
+            async with aclosing(job.passages({}, ticket, self._deadline())) as passages:
                 async for passage in passages:
                     text += [segment["text"] for segment in passage.segments]
             self._spending.heard_ms += job.duration_s * 1000
