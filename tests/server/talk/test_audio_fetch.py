@@ -136,12 +136,12 @@ def test_a_certificate_is_checked_against_the_name() -> None:
         names = {"media.example.com": [PUBLIC], "other.example.com": [PUBLIC]}
         net = Net(server.server_port, names)
         assert fetch(net, "https://media.example.com/a.wav", tls=trusting) == AUDIO
-        for url, options in (
-            ("https://other.example.com/a.wav", {"tls": trusting}),
-            ("https://media.example.com/a.wav", {}),
+        for url, tls in (
+            ("https://other.example.com/a.wav", trusting),
+            ("https://media.example.com/a.wav", None),
         ):
             with pytest.raises(InvalidRequestError, match="cannot be read"):
-                fetch(net, url, **options)
+                fetch(net, url, tls=tls)
 
 
 PRIVATE = [
