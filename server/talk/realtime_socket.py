@@ -279,10 +279,9 @@ class RealtimeSocket:
         recording = Transcription(engine, self._context.engine_request_id(), clip)
         text = ""
         ticket = engine.admit()
+        passages = recording.passages(hints_of(order.hints), ticket, None)
         try:
-            async with aclosing(
-                recording.passages(hints_of(order.hints), ticket, None)
-            ) as passages:
+            async with aclosing(passages):
                 async for passage in passages:
                     delta = "".join(segment["text"] for segment in passage.segments)
                     delta = delta if text else delta.lstrip()

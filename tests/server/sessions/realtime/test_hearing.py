@@ -15,7 +15,7 @@ from server.sessions.realtime.effects import (
 )
 from tests.server.sessions.realtime.driving import Client, types
 
-KNOWN = {
+KNOWN: dict[str, Any] = {
     "language": "en",
     "languages": ["en", "de"],
     "prompt": "A tour of the town.",
