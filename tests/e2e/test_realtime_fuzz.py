@@ -151,7 +151,7 @@ def test_large_events_are_heard_and_broken_ones_named(talk: Talk) -> None:
             audio_config = {"input": {"turn_detection": None}}
             say(socket, "session.update", session={"type": "realtime", "audio": audio_config})
             until(socket, "session.updated")
-            for broken in (audio[:-3], "?" + audio[1:], audio + "====", "=" * 20):
+            for broken in (audio[:-3], "?" + audio[1:], audio + "====", "A" * 30 + "=" * 20):
                 say(socket, "input_audio_buffer.append", audio=broken, event_id="broken")
                 (error,) = until(socket, "error")
                 assert (error["error"]["param"], error["error"]["event_id"]) == ("audio", "broken")
