@@ -30,7 +30,7 @@ class StateTeller:
     def __init__(self, runner: Any, address: str) -> None:
         """``runner`` is vLLM's model runner, which knows the rows of the step that runs."""
         self._runner = runner
-        self._socket = zmq.Context.instance().socket(zmq.PUSH)
+        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PUSH)
         self._socket.set_hwm(MAX_WAITING_STEPS)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.connect(address)

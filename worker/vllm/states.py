@@ -40,12 +40,14 @@ class States:
 
     def behind(self, position: int) -> States:
         """Those from ``position`` on."""
-        num_dropped = max(0, position - self.first_position)
-        return States(
-            self.first_position + num_dropped,
-            self.embeddings[num_dropped:],
-            self.hidden[num_dropped:],
-        )
+        return self.split(position)[1]
+
+    def split(self, position: int) -> tuple[States, States]:
+        """Those before ``position``, and the others."""
+        size = max(0, position - self.first_position)
+        before = States(self.first_position, self.embeddings[:size], self.hidden[:size])
+        first = self.first_position + len(before.hidden)
+        return before, States(first, self.embeddings[size:], self.hidden[size:])
 
 
 class StepStates(msgspec.Struct, forbid_unknown_fields=True):
@@ -65,7 +67,6 @@ class StepStates(msgspec.Struct, forbid_unknown_fields=True):
 class _Row:
     parts: list[States] = field(default_factory=list)
     num_had: int = 0
-    num_taken: int = 0
     error: StageFailedError | None = None
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -110,11 +111,9 @@ class StateInbox:
             await row.news.wait()
         if row.error is not None:
             raise row.error
-        joined = _join(row.parts)
-        num_new = end - row.num_taken
-        row.parts = [joined.behind(end)]
-        first, row.num_taken = row.num_taken, end
-        return States(first, joined.embeddings[:num_new], joined.hidden[:num_new])
+        taken, rest = _join(row.parts).split(end)
+        row.parts = [rest]
+        return taken
 
     def shutdown(self) -> None:
         if self._reader is not None:

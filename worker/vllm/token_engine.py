@@ -253,6 +253,15 @@ class NewTokens:
     finish_reason: FinishReason | None
     states: States | None = None
 
+    def split(self, num_prompt: int) -> tuple[NewTokens, NewTokens]:
+        """The first of several tokens, with the prompt's states, and the others."""
+        assert self.states is not None, "states are told"
+        prompt, rest = self.states.split(num_prompt)
+        return (
+            NewTokens(self.token_ids[:1], self.text, None, prompt),
+            NewTokens(self.token_ids[1:], "", self.finish_reason, rest),
+        )
+
 
 class Decoding:
     """A passage that vLLM decodes. Read with ``next`` until ``finish_reason``, or ``abort``."""
@@ -267,6 +276,7 @@ class Decoding:
         self._is_over = False
         self._states_id = ""
         self._num_prompt = 0
+        self._held: NewTokens | None = None
         self.collectors: list[RequestOutputCollector] = []
 
     def open_states(self, group_id: str, submission: Submission) -> None:
@@ -280,8 +290,12 @@ class Decoding:
     async def next(self) -> NewTokens:
         """All tokens that have come and were not read yet; waits for one at least.
 
-        Raises ``StageFailedError`` if vLLM gave up the passage or its rows do not agree.
+        With states the first one comes by itself, with the prompt's. Raises ``StageFailedError`` if
+        vLLM gave up the passage or its rows do not agree.
         """
+        if self._held is not None:
+            held, self._held = self._held, None
+            return held
         own = self.collectors[0]
         with self._progress.waiting():
             output = cast("RequestOutput", own.get_nowait() or await own.get())
@@ -295,7 +309,11 @@ class Decoding:
         states = await self._take_states()
         if reason is not None:
             await self._finish(is_stop_text=isinstance(completion.stop_reason, str))
-        return NewTokens(token_ids, completion.text, cast(FinishReason | None, reason), states)
+        new = NewTokens(token_ids, completion.text, cast(FinishReason | None, reason), states)
+        if states is None or states.first_position > 0 or len(token_ids) == 1:
+            return new
+        first, self._held = new.split(self._num_prompt)
+        return first
 
     async def _take_states(self) -> States | None:
         """What was run over for the tokens so far: the newest of them was not read yet."""

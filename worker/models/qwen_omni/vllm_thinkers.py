@@ -35,7 +35,7 @@ class _FlatPositions:
         return torch.arange(len(input_tokens)).expand(3, -1), 0
 
 
-class Qwen25Thinker(TellsStates, _FlatPositions, Qwen2ForCausalLM, SupportsMRoPE):
+class Qwen25Thinker(TellsStates, _FlatPositions, Qwen2ForCausalLM, SupportsMRoPE):  # type: ignore[misc]
     """Of Qwen2.5-Omni. It tells what comes behind the last layer's norm."""
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
@@ -43,10 +43,11 @@ class Qwen25Thinker(TellsStates, _FlatPositions, Qwen2ForCausalLM, SupportsMRoPE
         self.hand_out(None)
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
-        return super().load_weights(_MAPPER.apply(weights))
+        loaded: set[str] = super().load_weights(_MAPPER.apply(weights))
+        return loaded
 
 
-class Qwen3Thinker(TellsStates, _FlatPositions, Qwen3MoeForCausalLM, SupportsMRoPE):
+class Qwen3Thinker(TellsStates, _FlatPositions, Qwen3MoeForCausalLM, SupportsMRoPE):  # type: ignore[misc]
     """Of Qwen3-Omni. It tells the input of the layer that the talker's configuration names."""
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
@@ -55,4 +56,5 @@ class Qwen3Thinker(TellsStates, _FlatPositions, Qwen3MoeForCausalLM, SupportsMRo
         self.hand_out(layer if layer < self.config.num_hidden_layers else None)
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
-        return super().load_weights(_MAPPER.apply(weights))
+        loaded: set[str] = super().load_weights(_MAPPER.apply(weights))
+        return loaded

@@ -51,13 +51,17 @@ class ChatAdapter:
 
     def open(self, request: StageRequest, companions: Mapping[str, StageRequest]) -> PassageSource:
         prompt = request.prompt
-        if prompt.get("tooling", {}).get("tools") and self._options.tool_format == "none":
-            raise InvalidRequestError("tools: this model calls none", param="tools")
-        sampling = self._sampling(prompt.get("sampling", {}))
+        sampling = self.read_prompt(prompt)
         return ChatSource(self, prompt, sampling, request.first_passage, is_whole=self._is_first)
 
     def model_files(self) -> Sequence[Path]:
         return ()
+
+    def read_prompt(self, prompt: dict[str, Any]) -> TokenSampling:
+        """How the answer is sampled. Raises ``InvalidRequestError``, also for tools in vain."""
+        if prompt.get("tooling", {}).get("tools") and self._options.tool_format == "none":
+            raise InvalidRequestError("tools: this model calls none", param="tools")
+        return self._sampling(prompt.get("sampling", {}))
 
     def render(self, prompt: dict[str, Any]) -> list[int]:
         """The token ids of the messages. Raises ``InvalidRequestError``."""
@@ -65,7 +69,7 @@ class ChatAdapter:
         tools = tooling.get("tools") if tooling.get("tool_choice") != "none" else None
         try:
             ids = self._tokenizer.apply_chat_template(
-                _flat(prompt["messages"]),
+                self._as_template_has_it(prompt["messages"]),
                 tools=tools,
                 add_generation_prompt=True,
                 tokenize=True,
@@ -78,6 +82,10 @@ class ChatAdapter:
                 param="messages",
             ) from error
         return list(ids)
+
+    def _as_template_has_it(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Content as text: most templates know no parts."""
+        return [message | {"content": _text(message.get("content"))} for message in messages]
 
     def decode(self, token_ids: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(list(token_ids), skip_special_tokens=True)
@@ -203,11 +211,6 @@ def load(context: StageContext) -> ChatAdapter:
     if not tokenizer.chat_template:
         raise ConfigError(f"the tokenizer of {name!r} has no chat template: it is no chat model")
     return ChatAdapter(tokenizer, options, is_first=context.stage_id == 0)
-
-
-def _flat(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages with content as text: most templates know no parts."""
-    return [message | {"content": _text(message.get("content"))} for message in messages]
 
 
 def _text(content: Any) -> str:
