@@ -37,6 +37,7 @@ from server.sessions.realtime.effects import (
     StartResponse,
     StopListening,
 )
+from server.sessions.realtime.events import is_small, read_event
 from server.sessions.realtime.session import INTERNAL_ERROR, RealtimeSession, State
 from server.talk.answers import (
     AnswerEnd,
@@ -120,10 +121,17 @@ class RealtimeSocket:
                 self._has_room.set()
                 return
             elif (text := message.get("text")) is not None:
-                effects = self._session.receive_text(text, now)
+                effects = await self._take_message(text)
             else:
                 effects = self._session.receive_binary()
             await self._perform(effects)
+
+    async def _take_message(self, text: str) -> list[Effect]:
+        """A large one is read on a thread: the event loop has others to serve."""
+        if is_small(text):
+            return self._session.receive_text(text, time.monotonic())
+        event = await asyncio.to_thread(read_event, text)
+        return self._session.receive_event(event, time.monotonic())
 
     async def _next_message(self) -> Message | None:
         """The next one, or None when the session's deadline has come."""

@@ -115,6 +115,8 @@ def engine_arguments(llm: LlmConfig) -> dict[str, Any]:
         "scheduler_cls": "worker.vllm.group_scheduler.GroupScheduler",
         "logits_processors": ["worker.vllm.guidance:GuidanceProcessor"],
         "disable_log_stats": False,
+        # Without that bound a model that must write JSON may write blanks for ever.
+        "structured_outputs_config": {"backend": "xgrammar", "disable_any_whitespace": True},
     }
     if llm.tokenizer is not None:
         arguments["tokenizer"] = llm.tokenizer

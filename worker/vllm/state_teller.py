@@ -1,8 +1,8 @@
 """The model's side of ``worker.vllm.states``, in vLLM's own process.
 
 Two of vLLM's extension points carry it. A model class of ours (out of tree, named by a
-``vllm.general_plugins`` entry point) derives from vLLM's own and from ``TellsStates``: it has its
-layers hand out their inputs by the hook that vLLM made for EAGLE 3. ``TellerExtension``
+``vllm.general_plugins`` entry point) derives from vLLM's own and from ``TellsStates``; where a
+layer's input is told, it is handed out by the hook that vLLM has for EAGLE 3. ``TellerExtension``
 (``worker_extension_cls``) then tells the model where to send them, and which rows a step has.
 
 A step's states are sent when vLLM asks the model for logits: the batch is still the step's. That
@@ -67,7 +67,7 @@ class TellsStates:
     """A model class that tells its states; before vLLM's own class among the bases.
 
     ``told_layer`` is the layer whose input is told as the hidden state; None: what comes behind
-    the last layer and its norm. The embeddings are the input of layer 0.
+    the last layer and its norm.
     """
 
     teller: StateTeller | None = None
@@ -77,15 +77,21 @@ class TellsStates:
         model: Any = self
         self._told_layer = told_layer
         self._states: tuple[torch.Tensor, torch.Tensor] | None = None
-        model.set_aux_hidden_state_layers((0,) if told_layer is None else (0, told_layer))
+        if told_layer is not None:
+            model.set_aux_hidden_state_layers((told_layer,))
 
-    def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def forward(self, *args: Any, inputs_embeds: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        """vLLM gives embeddings, never ids, where prompts may hold embeddings."""
+        # A copy: layers add to their residual in place, and the first one's is this tensor.
+        embeddings = inputs_embeds.clone()
         model: Any = super()
-        hidden: torch.Tensor
-        hidden, handed_out = model.forward(*args, **kwargs)
-        told = hidden if self._told_layer is None else handed_out[1]
-        self._states = (handed_out[0], told)
-        return hidden
+        hidden = model.forward(*args, inputs_embeds=inputs_embeds, **kwargs)
+        told = hidden
+        if self._told_layer is not None:
+            hidden, (told,) = hidden
+        self._states = (embeddings, told)
+        result: torch.Tensor = hidden
+        return result
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
         states, self._states = self._states, None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vllm import SamplingParams as VllmSampling
     from vllm.lora.request import LoRARequest
     from vllm.outputs import RequestOutput
+    from vllm.sampling_params import StructuredOutputsParams
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.engine.output_processor import RequestOutputCollector
 
@@ -157,6 +158,8 @@ class TokenEngine:
                 param="guidance_scale",
             )
         refuse_penalties(passage.sampling)
+        if passage.sampling.json_schema is not None:
+            raise StageFailedError("a guided passage cannot be held to a JSON schema")
         if self._max_num_seqs < GROUP_SIZE:
             raise StageFailedError(
                 f"a guided passage takes {GROUP_SIZE} rows; this stage has max_num_seqs "
@@ -233,6 +236,7 @@ class TokenEngine:
             presence_penalty=sampling.presence_penalty,
             frequency_penalty=sampling.frequency_penalty,
             repetition_penalty=sampling.repetition_penalty,
+            structured_outputs=_structure(sampling),
             detokenize=passage.wants_text or bool(sampling.stop),
             output_kind=RequestOutputKind.FINAL_ONLY if number else RequestOutputKind.DELTA,
             extra_args=make_extra_args(mark, alone=submission.alone),
@@ -347,6 +351,14 @@ class Decoding:
                 self._is_over = True
                 raise StageFailedError("the rows of a guided passage took different tokens")
         self._is_over = True
+
+
+def _structure(sampling: TokenSampling) -> StructuredOutputsParams | None:
+    if sampling.json_schema is None:
+        return None
+    from vllm.sampling_params import StructuredOutputsParams
+
+    return StructuredOutputsParams(json=dict(sampling.json_schema))
 
 
 def _seed(sampling: TokenSampling, seed: int, num_had: int) -> int | None:

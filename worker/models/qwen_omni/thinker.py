@@ -17,10 +17,14 @@ from engine.errors import ConfigError, InvalidRequestError
 from engine.messages import Payload, StageInteraction, StageRequest, StageUpdate
 from worker.models.qwen_omni.sounds import read_sounds
 from worker.models.qwen_omni.thought import KEY, Thought, pack_thought
-from worker.models.thinker.vllm_adapter import ChatAdapter, ChatOptions, ThoughtSink
+from worker.models.thinker.vllm_adapter import (
+    ChatAdapter,
+    ChatOptions,
+    Question,
+    ThoughtSink,
+)
 from worker.stage_model import StageContext
 from worker.vllm.adapter import Burst, Embedded, Passage, PassageSource, Row
-from worker.vllm.sampling import TokenSampling
 from worker.vllm.states import Floats, States
 
 
@@ -53,20 +57,18 @@ class OmniAdapter(ChatAdapter):
     def open(self, request: StageRequest, companions: Mapping[str, StageRequest]) -> PassageSource:
         for text in _texts(request.prompt["messages"]):
             self._check_text(text)
-        sampling = self.read_prompt(request.prompt)
-        stops = dict.fromkeys((*sampling.stop_token_ids, *self.facts.stop_tokens))
-        sampling = replace(sampling, stop_token_ids=tuple(stops))
-        return OmniSource(self, request, sampling)
+        question = self.read_question(request)
+        stops = dict.fromkeys((*question.sampling.stop_token_ids, *self.facts.stop_tokens))
+        sampling = replace(question.sampling, stop_token_ids=tuple(stops))
+        return OmniSource(self, replace(question, sampling=sampling), request.first_passage)
 
-    def render_sounds(self, prompt: dict[str, Any], sounds: Sequence[Floats]) -> Row:
-        """The prompt, with as many placeholders for each sound as it has embeddings.
-
-        Raises ``InvalidRequestError``.
-        """
+    def render_sounds(self, question: Question, sounds: Sequence[Floats]) -> tuple[Row, str]:
+        """As ``render``, with as many placeholders for each sound as it has embeddings."""
         ids: list[int] = []
         positions: list[int] = []
         left = list(sounds)
-        for token in self.render(prompt):
+        tokens, begun = self.render(question)
+        for token in tokens:
             num_tokens = 1
             if token == self.facts.audio_token and left:
                 num_tokens = len(left.pop(0))
@@ -77,18 +79,21 @@ class OmniAdapter(ChatAdapter):
                 "the model's chat template has no place for one of the sounds", param="messages"
             )
         if not sounds:
-            return Row(None, ids)
-        return Row(None, ids, Embedded(np.array(positions, np.int64), np.concatenate(sounds)))
+            return Row(None, ids), begun
+        embedded = Embedded(np.array(positions, np.int64), np.concatenate(sounds))
+        return Row(None, ids, embedded), begun
 
-    def _as_template_has_it(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Parts as they are, roles that the model knows, and a system message."""
-        shown = [
-            message | {"role": "system"} if message.get("role") == "developer" else message
-            for message in messages
-        ]
+    def shown(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Parts stay parts; a developer's message is a system message, and there is always one."""
+        shown = super().shown(messages)
+        for read, message in zip(shown, messages, strict=True):
+            if isinstance(message.get("content"), list):
+                read["content"] = message["content"]
+            if read.get("role") == "developer":
+                read["role"] = "system"
         if self._system is not None and shown[0].get("role") != "system":
             shown.insert(0, {"role": "system", "content": self._system})
-        return [message | {"content": message.get("content") or ""} for message in shown]
+        return shown
 
     def _check_text(self, text: str) -> None:
         """A control token in a client's text would end its message, or stand for a sound."""
@@ -103,15 +108,12 @@ class OmniAdapter(ChatAdapter):
 class OmniSource:
     """A ``PassageSource`` of one passage, which begins when all has been heard."""
 
-    def __init__(
-        self, adapter: OmniAdapter, request: StageRequest, sampling: TokenSampling
-    ) -> None:
+    def __init__(self, adapter: OmniAdapter, question: Question, first_passage: int) -> None:
         self._adapter = adapter
-        self._prompt = request.prompt
-        self._sampling = sampling
+        self._question = question
         self._sounds: list[Floats] = []
         self._has_heard_all = False
-        self._is_taken = request.first_passage > 0
+        self._is_taken = first_passage > 0
 
     def update(self, update: StageUpdate) -> None:
         self._sounds += read_sounds(update.payload)
@@ -124,12 +126,12 @@ class OmniSource:
         if self._is_taken or not self._has_heard_all:
             return None
         self._is_taken = True
-        row = self._adapter.render_sounds(self._prompt, self._sounds)
+        row, begun = self._adapter.render_sounds(self._question, self._sounds)
         return Passage(
             number=0,
             rows=(row,),
-            sampling=self._sampling,
-            sink=OmniSink(self._adapter, row),
+            sampling=self._question.sampling,
+            sink=OmniSink(self._adapter, row, begun),
             wants_text=True,
         )
 
@@ -141,10 +143,10 @@ class OmniSource:
 class OmniSink(ThoughtSink):
     """A ``TokenSink``: tokens and states to thoughts, with rows of each position once."""
 
-    def __init__(self, adapter: OmniAdapter, row: Row) -> None:
+    def __init__(self, adapter: OmniAdapter, row: Row, begun: str) -> None:
         # Sound is counted by its length, elsewhere.
         num_sounds = 0 if row.embedded is None else len(row.embedded.positions)
-        super().__init__(adapter, len(row.prompt_token_ids) - num_sounds)
+        super().__init__(adapter, len(row.prompt_token_ids) - num_sounds, begun)
         self._ids = list(row.prompt_token_ids)
         self._num_prompt_ids = len(self._ids)
         self._is_sound = np.zeros(len(self._ids), np.bool_)
