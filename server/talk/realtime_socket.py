@@ -49,7 +49,7 @@ from server.talk.answers import (
 )
 from server.talk.live_ear import EarNews, LiveEar, SpeechBegan, SpeechEnded, WordsFound
 from server.talk.service import TalkService
-from server.talk.session_orders import coding_of, prompt_of, read_clip, usage_of
+from server.talk.session_orders import coding_of, hints_of, prompt_of, read_clip, usage_of
 from server.transcriber import Transcription
 
 log = logging.getLogger("voxloom.server")
@@ -284,13 +284,12 @@ class RealtimeSocket:
         """The words of a recording; its passages are told as they come."""
         clip = await asyncio.to_thread(read_clip, order.clip)
         engine = self._service.engine
-        prompt = {"language": order.language, "context": order.prompt}
-        given = {key: value for key, value in prompt.items() if value}
         recording = Transcription(engine, self._context.engine_request_id(), clip)
         text = ""
         ticket = engine.admit()
+        passages = recording.passages(hints_of(order.hints), ticket, None)
         try:
-            async with aclosing(recording.passages(given, ticket, None)) as passages:
+            async with aclosing(passages):
                 async for passage in passages:
                     delta = "".join(segment["text"] for segment in passage.segments)
                     delta = delta if text else delta.lstrip()

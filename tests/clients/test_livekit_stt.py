@@ -26,7 +26,7 @@ LIMIT_S = 120.0
 # A word of each sentence that is always understood.
 HEARD = ("station", "museum", "sister", "weather")
 START, END = SpeechEventType.START_OF_SPEECH, SpeechEventType.END_OF_SPEECH
-FINAL = SpeechEventType.FINAL_TRANSCRIPT
+FINAL, USAGE = SpeechEventType.FINAL_TRANSCRIPT, SpeechEventType.RECOGNITION_USAGE
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,11 @@ async def opened(port: int, **options: Any) -> AsyncIterator[openai.STT]:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"model": "whisper-1", "temperature": 0.0}, {"model": "gpt-transcribe"}],
+    [
+        {},
+        {"model": "whisper-1", "temperature": 0.0},
+        {"model": "gpt-transcribe", "keywords": ["museum"]},
+    ],
     ids=["json", "verbose_json", "with keywords"],
 )
 def test_a_recording_is_written_down(server: ServerProcess, options: dict[str, Any]) -> None:
@@ -106,11 +110,12 @@ def finals(events: list[SpeechEvent]) -> list[str]:
 
 
 def check_turns(events: list[SpeechEvent], heard: tuple[str, ...]) -> None:
-    """Each turn begins, ends and is written down."""
+    """Each turn begins, ends and is written down, once; its usage follows its words."""
     for word, text in zip(heard, finals(events), strict=True):
         assert word in text
     bounds = [event.type for event in events if event.type in (START, END)]
     assert bounds == [START, END] * len(heard)
+    assert [event.type for event in events].count(USAGE) == len(heard) - 1
 
 
 def test_live_audio_is_written_down_turn_by_turn(talk: Talk) -> None:
@@ -124,9 +129,10 @@ def test_live_audio_is_written_down_turn_by_turn(talk: Talk) -> None:
     talk.server.await_metric(RUNNING, 0)
 
 
-def test_a_model_without_endpointing_leaves_the_turns_to_its_client(talk: Talk) -> None:
+@pytest.mark.parametrize("model", ["gpt-realtime-whisper", "gpt-live-transcribe"])
+def test_a_model_without_endpointing_leaves_the_turns_to_its_client(talk: Talk, model: str) -> None:
     async def scenario() -> None:
-        async with opened(talk.server.port, model="gpt-realtime-whisper") as stt:
+        async with opened(talk.server.port, model=model) as stt:
             check_turns(await listen(stt, SENTENCES[:2]), HEARD[:2])
 
     run(scenario)
