@@ -17,7 +17,8 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
 
 from tests.clients.talking import RUNNING, Talk, talking
 from tests.server.sessions.realtime.test_session_fuzz import messages
@@ -40,25 +41,25 @@ def talk() -> Iterator[Talk]:
 
 
 @contextlib.contextmanager
-def session(talk: Talk) -> Iterator[ClientConnection]:
+def session(talk: Talk) -> Iterator[Connection]:
     address = f"{talk.base_url.replace('http', 'ws')}/realtime?model=cascade"
     with connect(address, max_size=None, open_timeout=LIMIT_S, close_timeout=LIMIT_S) as socket:
         assert read(socket)["type"] == "session.created"
         yield socket
 
 
-def read(socket: ClientConnection) -> dict[str, Any]:
+def read(socket: Connection) -> dict[str, Any]:
     event: dict[str, Any] = json.loads(socket.recv(LIMIT_S))
     assert isinstance(event["type"], str)
     assert event["event_id"]
     return event
 
 
-def say(socket: ClientConnection, kind: str, **fields: Any) -> None:
+def say(socket: Connection, kind: str, **fields: Any) -> None:
     socket.send(json.dumps({"type": kind} | fields))
 
 
-def until(socket: ClientConnection, kind: str) -> list[dict[str, Any]]:
+def until(socket: Connection, kind: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     while not found or found[-1]["type"] != kind:
         found.append(read(socket))
@@ -83,7 +84,7 @@ class Bystander(threading.Thread):
         except BaseException as error:
             self.failure = error
 
-    def _turn(self, socket: ClientConnection) -> None:
+    def _turn(self, socket: Connection) -> None:
         text = f"Good morning, number {self.num_turns}."
         part = {"type": "input_text", "text": f"say {text}"}
         item = {"type": "message", "role": "user", "content": [part]}
