@@ -42,11 +42,11 @@ _MAX_URLS = 8
 
 @dataclass(frozen=True, slots=True)
 class HeardPart:
-    """Audio inside a message: its bytes, or where they are to be fetched; and the part that its
-    words will replace.
+    """Audio inside a message: its bytes, or where they are to be fetched; and the part that stands
+    for it until it is read.
     """
 
-    data: bytes | None
+    data: bytes
     part: dict[str, Any]
     param: str
     url: str = ""
@@ -211,12 +211,12 @@ def _read_audio_url(value: Any, path: str, heard: list[HeardPart]) -> dict[str, 
     if separator and header.startswith("data:audio/") and header.endswith(";base64"):
         return _heard(data, path, heard)
     part = {"type": "text", "text": ""}
-    heard.append(HeardPart(None, part, path, url))
+    heard.append(HeardPart(b"", part, path, url))
     return part
 
 
 def _check_urls(heard: list[HeardPart], fetcher: AudioFetcher) -> None:
-    fetched = [part for part in heard if part.data is None]
+    fetched = [part for part in heard if part.url]
     for number, part in enumerate(fetched):
         if not fetcher.is_allowed:
             raise _refuse(part.param, "a data: URI of audio in base64; this server fetches nothing")
