@@ -11,8 +11,8 @@ The last message decides, line by line:
     hang                  say nothing more
     stop REASON           the finish reason, else "stop" or "tool_calls"
 
-Anything else is answered by "You said: ..." and those words, NUM_TIMES over; the result of a tool by
-"It is: ...".
+Anything else is answered by "You said: ..." and those words, NUM_TIMES over; the result of a tool
+by "It is: ...".
 ``GET /asked`` shows the bodies so far.
 """
 

@@ -41,7 +41,8 @@ const HANDLERS = {
 export class Conversation {
   #entries = new Map();
   #isHearing = false;
-  #unwritten = new Set();
+  // Turns whose words are not known, and whether the conversation has them: sound can be lost.
+  #unwritten = new Map();
   #isAnswering = false;
   // The answer that sounds, or is about to.
   #current = null;
@@ -77,16 +78,17 @@ export class Conversation {
     this.#isHearing = true;
     const entry = { id: event.item_id, who: "user", text: "", isOpen: true };
     this.#entries.set(entry.id, entry);
-    return [...this.#cut(playedMs), { do: "show", entry }];
+    return [...this.#cut(playedMs), ...this.#dropLost(), { do: "show", entry }];
   }
 
-  _hearEnd() {
+  _hearEnd(event) {
     this.#isHearing = false;
+    this.#unwritten.set(event.item_id, false);
     return [];
   }
 
   _awaitWords(event) {
-    this.#unwritten.add(event.item_id);
+    this.#unwritten.set(event.item_id, true);
     return [];
   }
 
@@ -98,6 +100,7 @@ export class Conversation {
   _setWords(event) {
     this.#unwritten.delete(event.item_id);
     if (!event.transcript) return this.#drop(event.item_id);
+    this.#isAnswering = true; // or will be, in the next moment
     return this.#change(event.item_id, (entry) => {
       Object.assign(entry, { text: event.transcript, isOpen: false });
     });
@@ -172,12 +175,14 @@ export class Conversation {
   _complain(event) {
     // The answer came to its end while the wish to stop it was on its way.
     if (event.error.code === "response_cancel_not_active") return [];
-    // A stream that broke takes the turn with it whose sound it held.
-    const lost = [...this.#entries.values()].filter(
-      ({ id, who, text }) => who === "user" && !text && !this.#unwritten.has(id),
-    );
-    const dropped = this.#isHearing ? [] : lost.flatMap((entry) => this.#drop(entry.id));
-    return [...dropped, { do: "complain", error: event.error }];
+    return [...this.#dropLost(), { do: "complain", error: event.error }];
+  }
+
+  /** A stream that broke takes the turn with it whose sound it held. */
+  #dropLost() {
+    const lost = [...this.#unwritten.keys()].filter((id) => !this.#unwritten.get(id));
+    for (const id of lost) this.#unwritten.delete(id);
+    return lost.flatMap((id) => this.#drop(id));
   }
 
   #leave() {

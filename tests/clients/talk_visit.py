@@ -1,4 +1,4 @@
-"""A visitor who talks with the page: a microphone out of a file, and ears on what the page plays."""
+"""A visitor who talks with the page: its microphone is a file, and ears hear what it plays."""
 
 from __future__ import annotations
 

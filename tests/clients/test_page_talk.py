@@ -1,4 +1,4 @@
-"""The talk side of the page: a real browser, its microphone a file, a model that answers by script."""
+"""The talk side of the page: a real browser, its microphone a file, answers by script."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_lost_connection_is_told_and_another_can_begin(talk: Talk, tmp_path: P
         expect(visit.at("#talk-error")).to_have_text("The connection to the server was lost.")
         assert "museum" in words(visit, "user")[0]
         visit.page.evaluate("window.sounds.length = 0")
-        visit.page.wait_for_function("window.sounds.length > 10")
+        visit.page.wait_for_function("() => window.sounds.length > 10")
         assert max(sound["loudness"] for sound in visit.sounds()[2:]) < QUIET
 
         visit.page.click("#talk-start")
@@ -285,5 +285,7 @@ def test_a_screen_reader_finds_its_way(talk: Talk) -> None:
         reached = []
         for _ in range(8):
             page.keyboard.press("Tab")
-            reached.append(page.evaluate("document.activeElement.id || document.activeElement.name"))
+            reached.append(
+                page.evaluate("document.activeElement.id || document.activeElement.name")
+            )
         assert [name for name in reached if name] == ["theme", "log", "talk-start", "voice"]
