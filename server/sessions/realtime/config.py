@@ -223,7 +223,7 @@ def _default_input() -> dict[str, Any]:
 
 
 class RealtimeConfig:
-    """The session object. ``check_voice`` refuses the names that this server does not have."""
+    """The session object. ``find_voice`` knows the ids of voices, and refuses other names."""
 
     def __init__(
         self,
@@ -231,11 +231,11 @@ class RealtimeConfig:
         model: str,
         voice: str,
         *,
-        check_voice: Callable[[str, str], None],
+        find_voice: Callable[[str, str], str],
         kind: str = "realtime",
         expires_at: int = 0,
     ) -> None:
-        self._check_voice = check_voice
+        self._find_voice = find_voice
         self.kind = kind
         self.has_spoken = False
         self._data: dict[str, Any] = {
@@ -299,11 +299,12 @@ class RealtimeConfig:
     def _check_output(self, output: dict[str, Any]) -> None:
         if "voice" not in output:
             return
-        self._check_voice(output["voice"], "session.audio.output.voice")
+        path = "session.audio.output.voice"
+        wanted = self._find_voice(output["voice"], path)
         current = self._data["audio"]["output"]["voice"]
-        if self.has_spoken and output["voice"] != current:
+        if self.has_spoken and wanted != self.voice_id(current):
             raise bad_value(
-                "session.audio.output.voice",
+                path,
                 f"{current!r}: the voice is fixed once the session has spoken",
                 output["voice"],
             )
@@ -311,8 +312,12 @@ class RealtimeConfig:
     def check_own_voice(self, voice: Any, path: str) -> str:
         """A voice that one response asks for."""
         name = _check_voice(voice, path)
-        self._check_voice(name, path)
+        self._find_voice(name, path)
         return name
+
+    def voice_id(self, name: str) -> str:
+        """The id of a voice that has been checked: clients call it by other names, too."""
+        return self._find_voice(name, "voice")
 
     # --- what acts -------------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ class RealtimeSession:
             new_id("sess"),
             spec.model,
             spec.voice,
-            check_voice=voices.check_voice,
+            find_voice=voices.find_voice,
             kind=spec.kind,
             expires_at=spec.expires_at,
         )
