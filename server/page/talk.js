@@ -12,7 +12,7 @@ const SAID = {
   listening: "Listening.",
   hearing: "Hearing you.",
   thinking: "Thinking.",
-  speaking: "Speaking. Talk to interrupt.",
+  speaking: "Speaking.",
   ended: "Ended.",
   failed: "Not connected.",
 };
