@@ -33,8 +33,12 @@ MAX_INSTRUCTIONS_CHARS = 100_000
 MAX_TOOLS = 128
 _MAX_NAME_CHARS = 256
 _MAX_SCHEMA_CHARS = 4096
+# A recogniser takes no more: a hundred hints, of ten thousand characters in all.
+_MAX_HINTS, _MAX_KEYWORD_CHARS = 100, 100
 PCM_RATE = 24000
 G711_RATE = 8000
+# OpenAI's models that only write down, and leave it to their clients to end a turn.
+_WITHOUT_ENDPOINTING = ("gpt-realtime-whisper", "gpt-live-transcribe")
 
 # How long a pause ends a turn when a client asks for "semantic" detection. Nothing here looks at
 # the meaning of what was said: a less eager session waits longer, and that is all.
@@ -182,7 +186,9 @@ def _check_speed(value: Any, path: str) -> float:
 _TRANSCRIPTION: dict[str, Check] = {
     "model": optional(text(_MAX_NAME_CHARS)),
     "language": optional(_check_language),
+    "languages": optional(list_of(_check_language, _MAX_HINTS)),
     "prompt": optional(text(_MAX_SCHEMA_CHARS)),
+    "keywords": optional(list_of(text(_MAX_KEYWORD_CHARS), _MAX_HINTS)),
 }
 _INPUT: dict[str, Check] = {
     "format": _check_format,
@@ -292,9 +298,15 @@ class RealtimeConfig:
         output = audio.get("output", {}) if self.kind == "realtime" else {}
         self._check_output(output)
         self._data |= changes
-        self._data["audio"]["input"] |= audio.get("input", {})
+        self._data["audio"]["input"] |= self._completed(audio.get("input", {}))
         if output:
             self._data["audio"]["output"] |= output
+
+    def _completed(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """A change of the model may be one of who ends the turns."""
+        model = (changes.get("transcription") or {}).get("model") or ""
+        leaves_turns = self.kind == "transcription" and model.startswith(_WITHOUT_ENDPOINTING)
+        return {"turn_detection": None} | changes if leaves_turns else changes
 
     def _check_output(self, output: dict[str, Any]) -> None:
         if "voice" not in output:

@@ -89,6 +89,10 @@ BAD_UPDATES: list[tuple[dict[str, Any], str]] = [
         {"audio": {"input": {"transcription": {"language": "no language"}}}},
         "session.audio.input.transcription.language",
     ),
+    (
+        {"audio": {"input": {"transcription": {"keywords": "museum"}}}},
+        "session.audio.input.transcription.keywords",
+    ),
     ({"type": "transcription"}, "session.type"),
 ]
 
