@@ -149,7 +149,6 @@ def _add_routes(
     app.include_router(transcription_routes(hearing, heard))
     app.include_router(model_routes(catalog, *([] if heard is None else [heard])))
     app.include_router(health_routes(life))
-    app.include_router(page_routes())
     app.include_router(docs_routes(lambda: app.openapi()))
     engines = engine_registry(served.engine for served in life)
     app.include_router(metrics_routes(engines, service.metrics.registry))
@@ -170,6 +169,7 @@ def _add_talk(
         chat = ChatService(talk, decoders, speech.metrics, AudioShelf(), fetcher)
     app.include_router(chat_routes(talker, chat))
     app.include_router(realtime_routes(talker, talk, keys))
+    app.include_router(page_routes(None if talk is None else talk.engine))
 
 
 def _add_middleware(
