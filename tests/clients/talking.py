@@ -34,7 +34,7 @@ class Talk:
 
 
 @contextmanager
-def talking(**llm_options: float) -> Iterator[Talk]:
+def talking(**llm_options: Any) -> Iterator[Talk]:
     with scripted_llm(**llm_options) as llm:
         environ = {
             "VOXLOOM_THINKER_URL": llm.base_url,

