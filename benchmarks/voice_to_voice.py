@@ -41,7 +41,7 @@ REPLY = (
 _NUM_WARM_UP = 2
 _CHUNK_MS = 20
 # Spoken by the default voice in four seconds.
-NUM_WORDS = 13
+NUM_WORDS = 15
 # A user listens, and thinks.
 _REST_SAMPLES = SAMPLE_RATE
 

