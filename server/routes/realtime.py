@@ -53,9 +53,9 @@ class EngineVoices:
     def __init__(self, engine: EnginePort) -> None:
         self._engine = engine
 
-    def check_voice(self, name: str, path: str) -> None:
+    def find_voice(self, name: str, path: str) -> str:
         try:
-            self._engine.find_voice(name)
+            return self._engine.find_voice(name).id
         except InvalidRequestError as error:
             raise InvalidRequestError(error.message, param=path) from None
 

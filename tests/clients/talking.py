@@ -54,15 +54,21 @@ def said(text: str, *, silence_s: float = 1.0) -> bytes:
     return pcm
 
 
-async def microphone(pcm: bytes) -> AsyncIterator[str]:
-    """Audio in base64, piece by piece, as fast as somebody speaks."""
+async def pieces(pcm: bytes, rate: int = PCM_RATE) -> AsyncIterator[bytes]:
+    """s16le at ``rate`` Hz piece by piece, as fast as somebody speaks."""
     loop = asyncio.get_running_loop()
     due = loop.time()
-    step = PCM_RATE * CHUNK_MS // 1000 * 2
+    step = rate * CHUNK_MS // 1000 * 2
     for first in range(0, len(pcm), step):
-        yield base64.b64encode(pcm[first : first + step]).decode("ascii")
+        yield pcm[first : first + step]
         due += CHUNK_MS / 1000
         await asyncio.sleep(max(due - loop.time(), 0))
+
+
+async def microphone(pcm: bytes) -> AsyncIterator[str]:
+    """``pieces`` in base64."""
+    async for piece in pieces(pcm):
+        yield base64.b64encode(piece).decode("ascii")
 
 
 def audio_ms(events: list[Any]) -> float:
