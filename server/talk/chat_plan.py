@@ -40,7 +40,7 @@ _MAX_SEED = 2**62
 
 @dataclass(frozen=True, slots=True)
 class HeardPart:
-    """Audio inside a message: its bytes, and the part that its words will replace."""
+    """Audio inside a message: its bytes, and the part that stands for it until it is read."""
 
     data: bytes
     part: dict[str, Any]
