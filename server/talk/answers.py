@@ -30,6 +30,11 @@ class CascadeStages:
     thinking: int
     speaking: int
 
+    @property
+    def answering(self) -> int:
+        """Where an answer begins: what is written down already is no business of the ears."""
+        return 0 if self.writing is None else self.thinking
+
 
 def find_stages(pipeline: PipelineConfig) -> CascadeStages | None:
     """The parts of a cascade, or of an omni model; None if the pipeline is neither."""
@@ -98,7 +103,7 @@ async def answer(
         request_id,
         prompt,
         sampling_params_list=_sampling(engine.pipeline, last, seed),
-        first_stage_id=stages.thinking,
+        first_stage_id=stages.answering,
         final_stage_id=last,
         final_output_stage_ids=sorted({stages.thinking, last}),
         **arguments,

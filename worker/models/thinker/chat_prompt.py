@@ -52,7 +52,8 @@ def _call(call: Any, path: str, names: dict[str, str]) -> dict[str, Any]:
         raise _refuse(f"{path}.function", "an object with the name and the arguments of a call")
     names[str(call.get("id"))] = function["name"]
     arguments = _arguments(function.get("arguments"), f"{path}.function.arguments")
-    return call | {"function": function | {"arguments": arguments}}
+    told: dict[str, Any] = call | {"function": function | {"arguments": arguments}}
+    return told
 
 
 def _arguments(value: Any, path: str) -> dict[str, Any]:
