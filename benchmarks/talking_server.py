@@ -44,7 +44,7 @@ class Step:
 @contextmanager
 def talking_server(options: Options, reply: str = "") -> Iterator[TalkingServer]:
     """Answers ``reply`` to whatever is said, or else "You said: ..." and the words."""
-    with scripted_llm(FIRST_TOKEN_MS, TOKENS_PER_S, reply) as llm:
+    with scripted_llm(FIRST_TOKEN_MS, TOKENS_PER_S, reply=reply) as llm:
         environ = {
             "VOXLOOM_THINKER_URL": llm.base_url,
             "VOXLOOM_THINKER_MODEL": "scripted",

@@ -1,6 +1,6 @@
 """A chat model's API that answers by a script, as a process of its own.
 
-python -m tests.scripted_llm PORT [FIRST_TOKEN_MS [TOKENS_PER_S [REPLY]]]
+python -m tests.scripted_llm PORT [FIRST_TOKEN_MS [TOKENS_PER_S [NUM_TIMES [REPLY]]]]
 
 The last message decides, line by line:
 
@@ -12,9 +12,10 @@ The last message decides, line by line:
     hang                  say nothing more
     stop REASON           the finish reason, else "stop" or "tool_calls"
 
-Anything else is answered by REPLY, or without one by "You said: ..." and those words; the result of
-a tool by "It is: ...". ``GET /asked`` shows the bodies so far, ``GET /times`` for each of them, in
-seconds of CLOCK_MONOTONIC, when it came and when each token of its answer was sent.
+Anything else is answered by REPLY, or without one by "You said: ..." and those words, NUM_TIMES
+over; the result of a tool by "It is: ...". ``GET /asked`` shows the bodies so far, ``GET /times``
+for each of them, in seconds of CLOCK_MONOTONIC, when it came and when each token of its answer was
+sent.
 """
 
 from __future__ import annotations
@@ -29,10 +30,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 
-def main(port: str, first_token_ms: str = "0", tokens_per_s: str = "0", reply: str = "") -> None:
+def main(
+    port: str,
+    first_token_ms: str = "0",
+    tokens_per_s: str = "0",
+    num_times: str = "1",
+    reply: str = "",
+) -> None:
     Handler.first_token_s = float(first_token_ms) / 1000
     Handler.token_s = 1 / float(tokens_per_s) if float(tokens_per_s) else 0.0
-    Handler.reply = reply
+    Handler.num_times, Handler.reply = round(float(num_times)), reply
     server = ThreadingHTTPServer(("127.0.0.1", int(port)), Handler)
     print(f"ready {server.server_address[1]}", flush=True)
     server.serve_forever()
@@ -41,6 +48,7 @@ def main(port: str, first_token_ms: str = "0", tokens_per_s: str = "0", reply: s
 class Handler(BaseHTTPRequestHandler):
     first_token_s: ClassVar[float] = 0.0
     token_s: ClassVar[float] = 0.0
+    num_times: ClassVar[int] = 1
     reply: ClassVar[str] = ""
     asked: ClassVar[list[dict[str, Any]]] = []
     times: ClassVar[list[dict[str, Any]]] = []
@@ -53,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
         Handler.times.append({"asked_at": time.monotonic(), "tokens_at": self._token_times})
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         Handler.asked.append(body | {"key": self.headers.get("authorization")})
-        script = _script(body["messages"][-1], Handler.reply)
+        script = _script(body["messages"][-1]) or [("say", self._reply_to(body["messages"][-1]))]
         for word, rest in script:
             if word == "status":
                 message = {"message": "as the script says", "type": "invalid_request_error"}
@@ -65,6 +73,10 @@ class Handler(BaseHTTPRequestHandler):
         time.sleep(Handler.first_token_s)
         with contextlib.suppress(ConnectionError):  # whoever asked has heard enough
             self._stream(script)
+
+    def _reply_to(self, message: dict[str, Any]) -> str:
+        repeated = " ".join([f"You said: {_text(message)}"] * Handler.num_times)
+        return Handler.reply or repeated
 
     def _stream(self, script: list[tuple[str, str]]) -> None:
         reason, num_tokens, num_calls = "stop", 0, 0
@@ -127,9 +139,14 @@ def tokens_of(text: str) -> list[str]:
     return re.findall(r"\s?\w{1,4}|\s?[^\w\s]|\s", text)
 
 
-def _script(message: dict[str, Any], reply: str) -> list[tuple[str, str]]:
+def _text(message: dict[str, Any]) -> str:
     content = message.get("content") or ""
-    text = content if isinstance(content, str) else content[0].get("text", "")
+    return str(content if isinstance(content, str) else content[0].get("text", ""))
+
+
+def _script(message: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a message tells to do; nothing if it is no script."""
+    text = _text(message)
     if message["role"] == "tool":
         return [("say", f"It is: {text}.")]
     words = ("say", "think", "call", "status", "break", "hang", "stop")
@@ -137,7 +154,7 @@ def _script(message: dict[str, Any], reply: str) -> list[tuple[str, str]]:
     script = [(word, rest.encode().decode("unicode_escape")) for word, _, rest in lines]
     if script and all(word in words for word, _ in script):
         return script
-    return [("say", reply or f"You said: {text}")]
+    return []
 
 
 if __name__ == "__main__":
