@@ -18,7 +18,7 @@ from transformers import Qwen3OmniMoeConfig, Qwen3OmniMoeForConditionalGeneratio
 WIDTH = 32
 NUM_CODES = 64
 NUM_GROUPS = 4
-GAIN, PAD, LEAN = 1.0, 3.0, 2.0
+GAIN, PAD, LEAN = 0.01, 3.0, 2.0
 LAYER = 1  # whose hidden states the talker gets of sounds
 SPEAKERS = {"ethan": 70, "chelsie": 71}
 SAMPLING = {"talker_repetition_penalty": 1.3, "talker_max_new_tokens": 120}
