@@ -5,6 +5,7 @@ python -m tests.scripted_llm PORT [FIRST_TOKEN_MS [TOKENS_PER_S]]
 The last message decides, line by line:
 
     say TEXT              answer with this text
+    think FIELD TEXT      reason in that field of the stream's deltas
     call NAME ARGUMENTS   call this function
     status CODE           refuse with this status
     break                 end the connection in the middle
@@ -66,6 +67,9 @@ class Handler(BaseHTTPRequestHandler):
                     time.sleep(Handler.token_s)
                     num_tokens += 1
                     self._chunk({"content": token})
+            elif word == "think":
+                field, _, text = rest.partition(" ")
+                self._chunk({"content": None, field: text})
             elif word == "call":
                 reason = "tool_calls"
                 self._call(num_calls, *rest.split(" ", 1))
@@ -113,7 +117,7 @@ def _script(message: dict[str, Any]) -> list[tuple[str, str]]:
     text = content if isinstance(content, str) else content[0].get("text", "")
     if message["role"] == "tool":
         return [("say", f"It is: {text}.")]
-    words = ("say", "call", "status", "break", "hang", "stop")
+    words = ("say", "think", "call", "status", "break", "hang", "stop")
     lines = [line.partition(" ") for line in text.splitlines()]
     script = [(word, rest.encode().decode("unicode_escape")) for word, _, rest in lines]
     if script and all(word in words for word, _ in script):

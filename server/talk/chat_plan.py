@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import InvalidRequestError
 from server.audio.formats import AudioFormat
 from server.audio.g711 import G711Law
+from server.base64_pieces import decode_base64
 from server.engine_port import EnginePort
 from server.schemas.chat import ChatRequest
 from server.schemas.speech import VoiceRef
@@ -39,7 +38,7 @@ _MAX_SAMPLING_FIELDS = 64
 
 @dataclass(frozen=True, slots=True)
 class HeardPart:
-    """Audio inside a message: its bytes, and the part that its words will replace."""
+    """Audio inside a message: its bytes, and the part that stands for it until it is read."""
 
     data: bytes
     part: dict[str, Any]
@@ -203,8 +202,8 @@ def _read_audio_url(value: Any, path: str, heard: list[HeardPart]) -> dict[str, 
 
 def _heard(data: str, path: str, heard: list[HeardPart]) -> dict[str, Any]:
     try:
-        decoded = base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
+        decoded = decode_base64(data)
+    except ValueError:
         raise _refuse(path, "valid base64") from None
     part = {"type": "text", "text": ""}
     heard.append(HeardPart(decoded, part, path))

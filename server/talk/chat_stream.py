@@ -39,6 +39,7 @@ from server.talk.answers import (
     answer,
 )
 from server.talk.audio_shelf import AudioShelf
+from server.talk.chat_clips import Clip, clip_ms, read_clip
 from server.talk.chat_events import AudioBlocks, Choice, Completion, Spending
 from server.talk.chat_plan import ChatPlan, HeardPart
 from server.talk.service import TalkService
@@ -75,6 +76,7 @@ class ChatResponse(Response):
         self._plan = plan
         self._completion = Completion(plan.model)
         self._spending = Spending()
+        self._clips: list[Clip] = []
         self._tickets: list[Ticket] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,7 +89,7 @@ class ChatResponse(Response):
         sender = BodySender(send, meter, settings.send_timeout_s)
         try:
             for part in self._plan.heard:
-                part.part["text"] = await self._hear(part, context)
+                await self._take_in(part, context)
             if self._plan.is_stream:
                 await self._send_stream(context, sender)
             else:
@@ -100,6 +102,17 @@ class ChatResponse(Response):
                 ticket.release()
 
     # --- hearing ---------------------------------------------------------------------------------
+
+    async def _take_in(self, part: HeardPart, context: RequestContext) -> None:
+        """Put what is said into the message, or the sound beside it, as the pipeline has it."""
+        if self._service.talk.stages.writing is not None:
+            part.part["text"] = await self._hear(part, context)
+            return
+        clip = await read_clip(self._service.decoders, part)
+        self._spending.heard_ms += clip_ms(clip)
+        self._clips.append(clip)
+        part.part.clear()
+        part.part["type"] = "audio"
 
     async def _hear(self, part: HeardPart, context: RequestContext) -> str:
         """What is said in a part of a message."""
@@ -122,6 +135,8 @@ class ChatResponse(Response):
         """One for each choice. They share nothing but the question."""
         talk = self._service.talk
         prompt = self._plan.prompt | {"messages": self._plan.messages}
+        if self._clips:
+            prompt["clips"] = self._clips
         return [
             answer(
                 talk.engine,

@@ -54,11 +54,11 @@ def said(text: str, *, silence_s: float = 1.0) -> bytes:
     return pcm
 
 
-async def pieces(pcm: bytes) -> AsyncIterator[bytes]:
-    """Audio piece by piece, as fast as somebody speaks."""
+async def pieces(pcm: bytes, rate: int = PCM_RATE) -> AsyncIterator[bytes]:
+    """s16le at ``rate`` Hz piece by piece, as fast as somebody speaks."""
     loop = asyncio.get_running_loop()
     due = loop.time()
-    step = PCM_RATE * CHUNK_MS // 1000 * 2
+    step = rate * CHUNK_MS // 1000 * 2
     for first in range(0, len(pcm), step):
         yield pcm[first : first + step]
         due += CHUNK_MS / 1000

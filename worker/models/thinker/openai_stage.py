@@ -27,7 +27,7 @@ from engine.errors import StageFailedError, UnavailableError
 from engine.messages import Fingerprint, Payload, StageRequest, StageUpdate
 from worker.fingerprint import make_fingerprint
 from worker.models.thinker.endpoint import Endpoint, EndpointOptions, Thought
-from worker.models.thinker.spoken import SpokenText
+from worker.models.thinker.spoken import OPENING, SpokenText
 from worker.rows import RowStage, declare_sparse
 from worker.stage_model import Readiness, RowStatus, StageContext, StepOutput
 
@@ -40,9 +40,13 @@ _MAX_WAITING = 256
 
 @dataclass(slots=True)
 class _Request:
-    """An answer. ``thoughts`` is shared with the event loop's thread (deques are safe for that)."""
+    """An answer. ``thoughts`` is shared with the event loop's thread (deques are safe for that).
+
+    ``opening`` is what belongs before the first of its text, and has not been told yet.
+    """
 
     prompt: dict[str, Any]
+    opening: str = ""
     position: int = 0
     spoken: SpokenText = field(default_factory=SpokenText)
     thoughts: deque[Thought] = field(default_factory=deque)
@@ -70,7 +74,8 @@ class ThinkerStage(RowStage[_Request]):
     def add(self, request: StageRequest) -> None:
         if request.skip_position > 0:
             raise UnavailableError("the answer was lost in the middle; ask again")
-        state = _Request(request.prompt)
+        opening = OPENING if self._endpoint.opens_reasoning else ""
+        state = _Request(request.prompt, opening)
         self._rows[request.request_id] = state
         if self._is_first:
             self._begin(request.request_id, state)
@@ -131,6 +136,9 @@ class ThinkerStage(RowStage[_Request]):
         unit: Payload = {"calls": [], "finish_reason": None, "usage": None}
         while state.thoughts:
             thought = state.thoughts.popleft()
+            if thought.text and state.opening:
+                delta.append(state.opening)
+                state.opening = ""
             delta.append(thought.text)
             unit["calls"] += thought.calls
             unit["finish_reason"] = thought.finish_reason or unit["finish_reason"]
