@@ -47,7 +47,7 @@ class Code2Wav:
         )
         self._sound_frames = _sound_frames(config, frame_samples)
         # A layer looks back at its window, itself included.
-        self._look_back = config.num_hidden_layers * (config.sliding_window - 1)
+        self._look_back: int = config.num_hidden_layers * (config.sliding_window - 1)
 
     def find_voice(self, prompt: dict[str, Any]) -> str:
         """The codes have the voice; this only checks it."""
