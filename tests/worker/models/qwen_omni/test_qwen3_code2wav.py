@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -146,7 +148,7 @@ def test_a_replay_goes_on_with_the_same_samples(stage: Code2WavStage, share: flo
     heard = run(stage, "r")["r"]
     skip = int(share * len(heard.samples))
     before = [row for row in heard.rows if row.end_position <= skip]
-    changes = {}
+    changes: dict[str, Any] = {}
     if before:
         row = before[-1]
         changes = {"first_unit": row.units_done, "start_position": row.done_position}
