@@ -12,7 +12,8 @@ The last message decides, line by line:
     hang                  say nothing more
     stop REASON           the finish reason, else "stop" or "tool_calls"
 
-Anything else is answered by "You said: ..." and those words; the result of a tool by "It is: ...".
+Anything else is answered by "You said: ..." and those words, but for words that name a tool, which
+is called; the result of a tool is answered by "It is: ...".
 ``GET /asked`` shows the bodies so far.
 """
 
@@ -46,7 +47,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         Handler.asked.append(body | {"key": self.headers.get("authorization")})
-        script = _script(body["messages"][-1])
+        script = _script(body["messages"][-1], body.get("tools") or [])
         for word, rest in script:
             if word == "status":
                 message = {"message": "as the script says", "type": "invalid_request_error"}
@@ -112,7 +113,7 @@ class Handler(BaseHTTPRequestHandler):
         return
 
 
-def _script(message: dict[str, Any]) -> list[tuple[str, str]]:
+def _script(message: dict[str, Any], tools: list[dict[str, Any]]) -> list[tuple[str, str]]:
     content = message.get("content") or ""
     text = content if isinstance(content, str) else content[0].get("text", "")
     if message["role"] == "tool":
@@ -122,7 +123,8 @@ def _script(message: dict[str, Any]) -> list[tuple[str, str]]:
     script = [(word, rest.encode().decode("unicode_escape")) for word, _, rest in lines]
     if script and all(word in words for word, _ in script):
         return script
-    return [("say", f"You said: {text}")]
+    named = [name for tool in tools if (name := tool["function"]["name"]) in text.lower()]
+    return [("call", name) for name in named] or [("say", f"You said: {text}")]
 
 
 if __name__ == "__main__":
