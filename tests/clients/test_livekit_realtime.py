@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from livekit.agents import function_tool
+from livekit.plugins.openai import TTS
 
 from tests.clients.livekit_talk import Call, hold
 from tests.clients.speech import check_speech
@@ -106,3 +107,36 @@ def test_a_cancel_ends_an_answer_and_the_next_one_begins(talk: Talk) -> None:
 
     hold(talk, scenario)
     talk.server.await_metric(RUNNING, 0)
+
+
+def test_a_turn_that_the_client_ends(talk: Talk) -> None:
+    async def scenario(call: Call) -> None:
+        await call.speak(said(QUESTION, silence_s=0.2))
+        call.session.commit_user_turn()
+        assert "museum" in await call.words_of("assistant")
+        assert call.statuses == ["completed"]
+
+    hold(talk, scenario, turn_detection=None)
+
+
+def test_a_written_answer_is_spoken_by_the_plugins_own_voice(talk: Talk) -> None:
+    async def scenario(call: Call) -> None:
+        call.session.generate_reply(user_input="say Good morning to you.")
+        assert await call.words_of("assistant") == "Good morning to you."
+        check_speech(call.loudspeaker.sound, "pcm", 0.8, 3.0)
+        assert "response.output_audio.delta" not in {e["type"] for e in call.server_events}
+
+    voice = TTS(base_url=talk.base_url, api_key="any")
+    hold(talk, scenario, voice=voice, modalities=["text"])
+
+
+def test_an_answer_that_fails_leaves_the_session_in_use(talk: Talk) -> None:
+    async def scenario(call: Call) -> None:
+        call.session.generate_reply(user_input="say One and two.\nbreak")
+        assert (await call.told("error")).error.recoverable
+        call.session.generate_reply(user_input="say Still here.")
+        while await call.words_of("assistant") != "Still here.":
+            pass
+        assert call.statuses == ["failed", "completed"]
+
+    hold(talk, scenario)
