@@ -227,8 +227,9 @@ class RealtimeSocket:
 
     async def _start_listening(self, order: StartListening) -> None:
         request_id = self._context.engine_request_id()
-        stages = self._service.stages
-        ear = LiveEar(self._service.engine, stages.writing, request_id, order.start_ms)
+        writing = self._service.stages.writing
+        assert writing is not None, "sessions are for cascades"
+        ear = LiveEar(self._service.engine, writing, request_id, order.start_ms)
         try:
             await ear.open(order.options)
         except VoxloomError as error:

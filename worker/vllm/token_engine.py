@@ -14,6 +14,7 @@ from worker.vllm.adapter import Burst, FinishReason, Passage, Row
 from worker.vllm.progress import Progress
 from worker.vllm.row_marks import GROUP_SIZE, GroupMark, make_extra_args
 from worker.vllm.sampling import MAX_GUIDANCE_SCALE, TokenSampling, refuse_penalties
+from worker.vllm.states import StateInbox, States
 
 if TYPE_CHECKING:
     from vllm import SamplingParams as VllmSampling
@@ -62,6 +63,7 @@ class TokenEngine:
         self._ids = itertools.count()
         self._max_num_seqs = llm.max_num_seqs
         self._progress = Progress()
+        self._inbox = StateInbox() if llm.tell_states else None
 
     @property
     def silent_s(self) -> float:
@@ -72,7 +74,13 @@ class TokenEngine:
     def is_dead(self) -> bool:
         return bool(self._engine.errored)
 
-    async def warm_up(self) -> None:
+    async def prepare(self) -> None:
+        """Have the states told, if they are, and warm up."""
+        if self._inbox is not None:
+            await self._engine.collective_rpc("tell_states_to", args=(self._inbox.address,))
+        await self._warm_up()
+
+    async def _warm_up(self) -> None:
         """Decode a few tokens: what is loaded or allocated at first use should delay nobody."""
         sampling = TokenSampling(max_tokens=_WARM_UP_TOKENS, seed=0, ignore_eos=True)
         prompt = [_WARM_UP_TOKEN] * min(_WARM_UP_TOKENS, self.max_model_len // 2)
@@ -87,16 +95,18 @@ class TokenEngine:
 
         max_tokens = self._check(submission)
         lora = self._lora(submission.lora)
-        decoding = Decoding(self._engine, self._progress)
+        decoding = Decoding(self._engine, self._progress, self._inbox)
         group_id = f"{submission.request_id}.{next(self._ids)}"
         try:
+            if self._inbox is not None:
+                decoding.open_states(group_id, submission)
             for number, row in enumerate(submission.passage.rows):
                 params = self._params(submission, number, max_tokens, group_id)
-                prompt = [*row.prompt_token_ids, *submission.prefix]
+                prompt = self._prompt(row, submission.prefix)
                 decoding.collectors.append(
                     await self._engine.add_request(
                         f"{group_id}.{number}",
-                        cast(Any, {"type": "token", "prompt_token_ids": prompt}),
+                        prompt,
                         params,
                         lora_request=lora,
                         priority=submission.priority,
@@ -113,6 +123,8 @@ class TokenEngine:
 
     def shutdown(self) -> None:
         self._engine.shutdown(timeout=0)
+        if self._inbox is not None:
+            self._inbox.shutdown()
 
     # --- checks ----------------------------------------------------------------------------------
 
@@ -175,6 +187,28 @@ class TokenEngine:
 
     # --- vLLM's parameters -----------------------------------------------------------------------
 
+    def _prompt(self, row: Row, prefix: Sequence[int]) -> Any:
+        """vLLM's own form of a prompt, which skips its tokenizer and its checks of text."""
+        token_ids = [*row.prompt_token_ids, *prefix]
+        if row.embedded is None:
+            return {"type": "token", "prompt_token_ids": token_ids}
+        if self._inbox is None:
+            raise StageFailedError("a prompt with embeddings needs llm.tell_states")
+        import torch
+
+        config = self._engine.vllm_config.model_config
+        embeddings = torch.zeros(len(token_ids), config.get_hidden_size(), dtype=config.dtype)
+        positions = torch.from_numpy(row.embedded.positions.copy())
+        embeddings[positions] = torch.from_numpy(row.embedded.embeddings.copy()).to(config.dtype)
+        is_token = torch.ones(len(token_ids), dtype=torch.bool)
+        is_token[positions] = False
+        return {
+            "type": "embeds",
+            "prompt_embeds": embeddings,
+            "prompt_token_ids": token_ids,
+            "is_token_ids": is_token.tolist(),
+        }
+
     def _params(
         self, submission: Submission, number: int, max_tokens: int, group_id: str
     ) -> VllmSampling:
@@ -221,23 +255,51 @@ class NewTokens:
     token_ids: list[int]
     text: str
     finish_reason: FinishReason | None
+    states: States | None = None
+
+    def split(self, num_prompt: int) -> tuple[NewTokens, NewTokens]:
+        """The first of several tokens, with the prompt's states, and the others."""
+        assert self.states is not None, "states are told"
+        prompt, rest = self.states.split(num_prompt)
+        return (
+            NewTokens(self.token_ids[:1], self.text, None, prompt),
+            NewTokens(self.token_ids[1:], "", self.finish_reason, rest),
+        )
 
 
 class Decoding:
     """A passage that vLLM decodes. Read with ``next`` until ``finish_reason``, or ``abort``."""
 
-    def __init__(self, engine: AsyncLLM, progress: Progress) -> None:
+    def __init__(
+        self, engine: AsyncLLM, progress: Progress, inbox: StateInbox | None = None
+    ) -> None:
         self._engine = engine
         self._progress = progress
+        self._inbox = inbox
         self._token_ids: list[int] = []
         self._is_over = False
+        self._states_id = ""
+        self._num_prompt = 0
+        self._held: NewTokens | None = None
         self.collectors: list[RequestOutputCollector] = []
+
+    def open_states(self, group_id: str, submission: Submission) -> None:
+        """Keep what is told of the passage's own row, which is about to be submitted."""
+        assert self._inbox is not None, "states are told"
+        self._states_id = f"{group_id}.0"
+        self._num_prompt = len(submission.passage.rows[0].prompt_token_ids)
+        self._num_prompt += len(submission.prefix)
+        self._inbox.open(self._states_id)
 
     async def next(self) -> NewTokens:
         """All tokens that have come and were not read yet; waits for one at least.
 
-        Raises ``StageFailedError`` if vLLM gave up the passage or its rows do not agree.
+        With states the first one comes by itself, with the prompt's. Raises ``StageFailedError`` if
+        vLLM gave up the passage or its rows do not agree.
         """
+        if self._held is not None:
+            held, self._held = self._held, None
+            return held
         own = self.collectors[0]
         with self._progress.waiting():
             output = cast("RequestOutput", own.get_nowait() or await own.get())
@@ -248,18 +310,37 @@ class Decoding:
             self._is_over = True
             raise StageFailedError(f"vLLM gave up this request: {reason}")
         self._token_ids += token_ids
+        states = await self._take_states()
         if reason is not None:
             await self._finish(is_stop_text=isinstance(completion.stop_reason, str))
-        return NewTokens(token_ids, completion.text, cast(FinishReason | None, reason))
+        new = NewTokens(token_ids, completion.text, cast(FinishReason | None, reason), states)
+        if states is None or states.first_position > 0 or len(token_ids) == 1:
+            return new
+        first, self._held = new.split(self._num_prompt)
+        return first
+
+    async def _take_states(self) -> States | None:
+        """What was run over for the tokens so far: the newest of them was not read yet."""
+        if self._inbox is None:
+            return None
+        end = self._num_prompt + len(self._token_ids) - 1
+        with self._progress.waiting():
+            return await self._inbox.take(self._states_id, end)
 
     async def abort(self) -> None:
         """Free what the passage has in vLLM; harmless when it has ended."""
+        self._close_states()
         if self._is_over or not self.collectors:
             return
         self._is_over = True
         await self._engine.abort([c.request_id for c in self.collectors], internal=True)
 
+    def _close_states(self) -> None:
+        if self._inbox is not None:
+            self._inbox.close(self._states_id)
+
     async def _finish(self, *, is_stop_text: bool) -> None:
+        self._close_states()
         if is_stop_text:
             # A stop string is found in this process: the partner has not heard of it.
             await self.abort()

@@ -53,6 +53,11 @@ class ChatAdapter:
         self._is_first = is_first
 
     def open(self, request: StageRequest, companions: Mapping[str, StageRequest]) -> PassageSource:
+        question = self.read_question(request)
+        return ChatSource(self, question, request.first_passage, is_whole=self._is_first)
+
+    def read_question(self, request: StageRequest) -> Question:
+        """Raises ``InvalidRequestError`` for what the model cannot do."""
         prompt = request.prompt
         given = prompt.get("tooling", {})
         if given.get("tools") and self._options.tool_format == "none":
@@ -64,8 +69,7 @@ class ChatAdapter:
         sampling = self._sampling(prompt.get("sampling", {}))
         if tooling.is_single:
             sampling = replace(sampling, stop=(*sampling.stop, CLOSE), json_schema=tooling.schema)
-        question = Question(prompt["messages"], tooling, sampling)
-        return ChatSource(self, question, request.first_passage, is_whole=self._is_first)
+        return Question(prompt["messages"], tooling, sampling)
 
     def model_files(self) -> Sequence[Path]:
         return ()
@@ -74,7 +78,7 @@ class ChatAdapter:
         """The token ids of the prompt, and what of the answer is in it already: it belongs before
         what the model writes. Raises ``InvalidRequestError``.
         """
-        messages = template_messages(question.messages)
+        messages = self.shown(question.messages)
         try:
             text: str = self._tokenizer.apply_chat_template(
                 messages,
@@ -95,6 +99,10 @@ class ChatAdapter:
             text, begun = text + call, begun + call
         # The template has put in what the tokenizer would add.
         return list(self._tokenizer.encode(text, add_special_tokens=False)), begun
+
+    def shown(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The messages as the template gets them. Raises ``InvalidRequestError``."""
+        return template_messages(messages)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(list(token_ids), skip_special_tokens=True)
