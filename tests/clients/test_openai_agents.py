@@ -40,6 +40,12 @@ def talk() -> Iterator[Talk]:
         yield talk
 
 
+@pytest.fixture(scope="module")
+def question() -> bytes:
+    """Made beforehand: a client's event loop that computes is one that times out."""
+    return said(QUESTION, silence_s=2.0)
+
+
 class Call:
     """One session: everything that came, and the next of a kind."""
 
@@ -120,9 +126,9 @@ def hold(
     asyncio.run(asyncio.wait_for(run(), LIMIT_S))
 
 
-def test_a_turn_by_voice(talk: Talk) -> None:
+def test_a_turn_by_voice(talk: Talk, question: bytes) -> None:
     async def scenario(call: Call) -> None:
-        speaking = asyncio.create_task(call.speak(said(QUESTION, silence_s=2.0)))
+        speaking = asyncio.create_task(call.speak(question))
         events = await call.until_answered()
         await speaking
         assert "museum" in call.said_by("user")[0]
@@ -200,11 +206,11 @@ def test_a_turn_by_telephone_that_the_caller_ends(talk: Talk) -> None:
     )
 
 
-def test_a_voice_interrupts_an_answer(talk: Talk) -> None:
+def test_a_voice_interrupts_an_answer(talk: Talk, question: bytes) -> None:
     async def scenario(call: Call) -> None:
         await call.session.send_message("say " + SENTENCE * 40)
         await call.until("audio")
-        speaking = asyncio.create_task(call.speak(said(QUESTION, silence_s=2.0)))
+        speaking = asyncio.create_task(call.speak(question))
         events = await call.until("audio_interrupted")
         item_id = events[-1].item_id
         truncated = _server_event((await call.until("conversation.item.truncated"))[-1])
