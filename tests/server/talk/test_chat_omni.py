@@ -87,6 +87,15 @@ def test_sound_that_cannot_be_heard_is_refused_by_its_place(data: str, said: str
     assert said in answer.error["message"]
 
 
+def test_a_request_holds_no_more_sound_than_may_be_kept() -> None:
+    part = audio(wav_of(np.zeros(300 * 100), rate=100))
+    assert ask([part] * 6)[0].status == 200
+    answer, omni = ask([part] * 7)
+    assert (answer.status, omni.calls) == (400, [])
+    assert answer.error["param"] == "messages[0].content[6].input_audio.data"
+    assert "1800 s" in answer.error["message"]
+
+
 def test_realtime_says_what_it_would_need() -> None:
     omni = FakeOmni(telling("Hi."))
     app = create_app(FakeEngine(), None, None, ServedEngine(omni))
