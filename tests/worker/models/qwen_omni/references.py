@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,3 +118,41 @@ def think(
 
 def stop_tokens(folder: Path) -> list[int]:
     return [_tokenizer(folder).convert_tokens_to_ids("<|im_end|>")]
+
+
+@torch.inference_mode()
+def speak(
+    folder: Path,
+    messages: Sequence[Message],
+    num_tokens: int,
+    clips: Sequence[NDArray[np.int16]] = (),
+    *,
+    speaker: str = "Chelsie",
+    seed: int = 0,
+) -> tuple[list[int], NDArray[np.float32]]:
+    """The whole model's greedy answer: its token ids, and its waveform at 24 kHz."""
+    inputs = inputs_of(folder, messages, clips)
+    model = load_reference(folder)
+    said = json.loads((folder / "generation_config.json").read_text())
+    torch.manual_seed(seed)
+    tokens, waveform = model.generate(
+        **inputs,
+        speaker=speaker,
+        thinker_max_new_tokens=num_tokens,
+        thinker_do_sample=False,
+        thinker_eos_token_id=stop_tokens(folder),
+        talker_do_sample=False,
+        talker_max_new_tokens=said["talker_max_new_tokens"],
+        talker_repetition_penalty=said["talker_repetition_penalty"],
+        **_talker_stops(model.config),
+    )
+    num_prompt = inputs["input_ids"].shape[1]
+    return tokens[0, num_prompt:].tolist(), waveform.reshape(-1).numpy()
+
+
+def _talker_stops(config: Any) -> dict[str, Any]:
+    """The published models' ids are transformers' defaults, and these are not."""
+    if config.model_type != "qwen2_5_omni":
+        return {}
+    talker = config.talker_config
+    return {"talker_eos_token_id": [talker.tts_codec_pad_token_id, talker.tts_codec_end_token_id]}

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from engine.errors import InvalidRequestError
+from tests.worker.models.qwen_omni.noises import clip_of, message
 from tests.worker.models.qwen_omni.omni_pipelines import small_omni, text_only
 from tests.worker.models.qwen_omni.references import Thinking, think
 from tests.worker.models.qwen_omni.tiny_omni import write_qwen25
@@ -39,14 +39,6 @@ def running(folder: Path) -> Iterator[RunningEngine]:
     stages = (pipeline.stages[0], msgspec.structs.replace(think, options=options))
     with running_engine(msgspec.structs.replace(pipeline, stages=stages)) as engine:
         yield engine
-
-
-def clip_of(num_samples: int, seed: int) -> NDArray[np.int16]:
-    """Noise that swells and fades."""
-    rng = np.random.default_rng(seed)
-    swell = np.sin(np.arange(num_samples) / 900.0) ** 2
-    clip: NDArray[np.int16] = (rng.standard_normal(num_samples) * swell * 6000).astype(np.int16)
-    return clip
 
 
 async def ask(
@@ -77,11 +69,6 @@ def check(thoughts: list[Thought], wanted: Thinking) -> None:
     for name in ("embeddings", "hidden"):
         got = np.concatenate([getattr(thought, name) for thought in thoughts])
         np.testing.assert_allclose(got, getattr(wanted, name), rtol=0, atol=TOLERANCE)
-
-
-def message(*parts: Any) -> list[Any]:
-    content = [{"type": "text", "text": part} if part else {"type": "audio"} for part in parts]
-    return [{"role": "user", "content": content}]
 
 
 def test_many_answers_at_once_are_those_of_transformers(

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from tests.worker.models.qwen_omni import small_qwen2_5
+
 # Names and order of the published tokenizers; the ids are smaller than theirs.
 SPECIAL_TOKENS = (
     "<|endoftext|>",
@@ -37,7 +39,6 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 SPEAKERS = ("Chelsie", "Ethan")
-CODEC_VOCAB = 128
 WIDTH = 128
 
 
@@ -49,7 +50,14 @@ def write_qwen25(folder: Path) -> Path:
     config = _qwen25_config(ids)
     torch.manual_seed(5)
     model = Qwen2_5OmniForConditionalGeneration(config).float().eval()
+    small_qwen2_5.teach_to_stop(model)
+    with torch.no_grad():
+        # So that some answers end by themselves, and not at once.
+        model.thinker.lm_head.weight[ids["<|im_end|>"]] *= 0.75
     model.save_pretrained(folder)
+    said = json.loads((folder / "generation_config.json").read_text())
+    said |= small_qwen2_5.SAMPLING | {"talker_do_sample": False}
+    (folder / "generation_config.json").write_text(json.dumps(said))
     _write_speakers(folder, ids)
     _write_preprocessor(folder)
     return folder
@@ -111,46 +119,16 @@ def _qwen25_config(ids: dict[str, int]) -> Any:
         },
     }
     spare = len(ids)
-    talker = {
-        **shape,
+    small = small_qwen2_5.config().to_dict()
+    talker = small["talker_config"] | {
         **marks,
-        "hidden_size": 64,
         "embedding_size": WIDTH,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "head_dim": 32,
-        "rope_parameters": dict(rope),
-        "vocab_size": CODEC_VOCAB,
-        "tts_codec_pad_token_id": CODEC_VOCAB - 10,
-        "tts_codec_start_token_id": CODEC_VOCAB - 9,
-        "tts_codec_end_token_id": CODEC_VOCAB - 8,
-        "tts_codec_mask_token_id": CODEC_VOCAB - 6,
         "tts_text_start_token_id": spare,
         "tts_text_end_token_id": spare + 1,
         "tts_text_pad_token_id": spare + 2,
     }
-    token2wav = {
-        "dit_config": {
-            "hidden_size": 64,
-            "num_hidden_layers": 3,
-            "num_attention_heads": 2,
-            "head_dim": 32,
-            "emb_dim": 32,
-            "block_size": 24,
-            "look_ahead_layers": [1],
-            "look_backward_layers": [0, 2],
-            "num_embeds": CODEC_VOCAB,
-            "mel_dim": 20,
-            "enc_emb_dim": 16,
-            "enc_dim": 16,
-            "enc_channels": [16, 16, 16, 16, 48],
-            "enc_attention_channels": 8,
-            "enc_se_channels": 8,
-        },
-        "bigvgan_config": {"mel_dim": 20, "upsample_initial_channel": 64},
-    }
     return Qwen2_5OmniConfig(
-        thinker_config=thinker, talker_config=talker, token2wav_config=token2wav
+        thinker_config=thinker, talker_config=talker, token2wav_config=small["token2wav_config"]
     )
 
 
@@ -181,8 +159,8 @@ def _write_speakers(folder: Path, ids: dict[str, int]) -> None:
     speakers = {
         name: {
             "bos_token": len(ids) + 3 + number,
-            "cond": torch.randn(1, 16, generator=generator),
-            "ref_mel": torch.randn(1, 60, 20, generator=generator),
+            "cond": torch.randn(1, 12, generator=generator),
+            "ref_mel": torch.randn(1, 30, 20, generator=generator),
         }
         for number, name in enumerate(SPEAKERS)
     }
