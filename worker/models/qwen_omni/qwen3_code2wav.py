@@ -133,4 +133,6 @@ def load_decoder(checkpoint: str, device: torch.device) -> Code2Wav:
         dtype=torch.float32,
         device=device,
     )
-    return Code2Wav(model, list(config.talker_config.speaker_id), weight_files(checkpoint))
+    return Code2Wav(
+        model, list(config.talker_config.speaker_id), weight_files(checkpoint, "code2wav.")
+    )
