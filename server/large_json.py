@@ -7,7 +7,6 @@ chunk of sound may wait for the event loop.
 
 from __future__ import annotations
 
-import re
 import secrets
 from typing import Any
 
@@ -16,22 +15,23 @@ from server.json_body import decode_object
 
 # Documents up to this size are read as they are, in some milliseconds.
 SMALL_BYTES = 256 * 1024
-# What may be left, apart from base64: the text of a very long conversation. It is read as fast as
-# its strings are copied, but each object or item of a list takes a time of its own: so many take
-# some tens of milliseconds. Commas inside of strings count as well.
+# What may be left, apart from long strings: the text of a very long conversation. It is read as
+# fast as its strings are copied, but each object or item of a list takes a time of its own: so many
+# take some tens of milliseconds. Commas inside of strings count as well.
 MAX_REST_BYTES = 8 * 1024 * 1024
 MAX_REST_MARKS = 400_000
 # Strings of at least twice this size are found for certain.
 _STRIDE_BYTES = 64 * 1024
 _PIECE_BYTES = 1024 * 1024
-_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
-_DATA_URI = re.compile(rb"data:[\w.+-]{1,64}/[\w.+-]{1,64}(?:;[\w.+=-]{1,64}){0,4},")
+_BETWEEN = b" \t\r\n:,]}"
+_PLAIN = bytes(char for char in range(0x20, 0x7F) if chr(char) not in '"\\')
 
 
 def read_object(data: bytes, what: str = "the body") -> dict[str, Any]:
     """As ``decode_object``, for a document of any size; more than some hundred KB on a thread.
 
-    Raises ``InvalidRequestError``, and ``PayloadTooLargeError`` if what is not base64 is too much.
+    Raises ``InvalidRequestError``, and ``PayloadTooLargeError`` if there is too much besides long
+    strings.
     """
     if len(data) <= SMALL_BYTES:
         return decode_object(data, what)
@@ -41,7 +41,7 @@ def read_object(data: bytes, what: str = "the body") -> dict[str, Any]:
     if len(rest) > MAX_REST_BYTES or sum(map(rest.count, (b"[", b"{", b","))) > MAX_REST_MARKS:
         raise PayloadTooLargeError(
             f"{what} may hold at most {MAX_REST_BYTES} bytes, with {MAX_REST_MARKS} brackets and "
-            "commas, besides audio and images in base64"
+            "commas, besides long strings such as audio in base64"
         )
     found = decode_object(rest, what)
     if taken:
@@ -60,7 +60,7 @@ def _take_out(data: bytes, name: str) -> tuple[bytes, list[str]]:
         if last < 0:
             break
         seen = last
-        if first > 0 and _is_base64(data, first, last):
+        if first > 0 and _is_string(data, first, last):
             rest += [data[done:first], f"{name}.{len(taken)}".encode()]
             taken.append(str(memoryview(data)[first:last], "ascii"))
             done = last
@@ -68,19 +68,19 @@ def _take_out(data: bytes, name: str) -> tuple[bytes, list[str]]:
     return b"".join(rest), taken
 
 
-def _is_base64(data: bytes, first: int, last: int) -> bool:
-    """Whether a string lies between these two marks: what stands outside of strings (``:`` or
-    ``,`` at least) is not base64, and what is inside of one has no mark in it but an escaped one.
+def _is_string(data: bytes, first: int, last: int) -> bool:
+    """Whether these two marks are the ends of a value that stands for itself: ASCII, no escapes.
+
+    What lies between two strings begins with a blank or with a sign of JSON's. A string that begins
+    so is not taken, though it might be.
     """
     is_key = data[last + 1 : last + 64].lstrip()[:1] == b":"
-    if is_key or data[first - 2 : first - 1] == b"\\":
+    if is_key or data[first - 2 : first - 1] == b"\\" or data[first : first + 1] in _BETWEEN:
         return False
-    header = _DATA_URI.match(data, first, min(last, first + 512))
-    begin = first if header is None else header.end()
     view = memoryview(data)
-    return all(
-        not bytes(view[at : min(at + _PIECE_BYTES, last)]).translate(None, _BASE64)
-        for at in range(begin, last, _PIECE_BYTES)
+    return not any(
+        bytes(view[at : min(at + _PIECE_BYTES, last)]).translate(None, _PLAIN)
+        for at in range(first, last, _PIECE_BYTES)
     )
 
 

@@ -21,7 +21,7 @@ from engine.orchestrator.counters import CoreCounters
 from engine.orchestrator.credit import CreditPolicy
 from engine.orchestrator.effects import Deliver, Effect, SendControl, SendData
 from engine.orchestrator.groups import BrokenGroupError
-from engine.orchestrator.records import Input, RequestRecord, StageState
+from engine.orchestrator.records import JOURNAL_IS_FULL, Input, RequestRecord, StageState
 from engine.orchestrator.releases import Releases
 from engine.orchestrator.supervisor import ReplicaSupervisor
 from engine.pipeline import PipelineConfig
@@ -58,6 +58,16 @@ class RequestFlow:
         self._forget = forget
 
     # --- starting and restarting a stage ---------------------------------------------------------
+
+    def start(self, record: RequestRecord, now: float) -> None:
+        """Begin a request at its first stage. To that stage all before it have ended at once."""
+        first = record.submission.first_stage_id
+        for progress in record.stages[:first]:
+            progress.state = StageState.FINISHED
+        if first == 0:
+            self.start_stage(record, 0, now)
+        else:
+            self.append_update(record, first, {}, now, final=True)
 
     def start_stage(self, record: RequestRecord, stage_id: int, now: float) -> None:
         """Bind a stage and send it the request with its journal; wait if there is no replica."""
@@ -275,6 +285,9 @@ class RequestFlow:
         size: int = 0,
     ) -> None:
         """One more input of a stage: a segment of text, or a unit of the stage before."""
+        if stage_id == 0 and record.stages[0].is_full:
+            self.fail(record, "invalid_value", f"the request {JOURNAL_IS_FULL}", "text")
+            return
         update = record.stages[stage_id].append_update(
             record.request_id, payload, final=final, size=size
         )

@@ -67,4 +67,4 @@ def chat_routes(served: ServedEngine | None, service: ChatService | None) -> API
 
 def _plan(body: bytes, service: ChatService) -> ChatPlan:
     request = validate(read_object(body), ChatRequest)
-    return plan_chat(request, service.talk.engine, service.shelf)
+    return plan_chat(request, service.talk.engine, service.shelf, service.fetcher)

@@ -12,7 +12,9 @@ from server.base64_pieces import decode_base64
 from server.engine_port import EnginePort
 from server.schemas.chat import ChatRequest
 from server.schemas.speech import VoiceRef
+from server.talk.audio_fetch import AudioFetcher
 from server.talk.audio_shelf import AudioShelf
+from server.talk.public_hosts import RefusedUrlError
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _FORMATS = {
@@ -34,15 +36,22 @@ _NOT_SAMPLING = frozenset(
     }
 )
 _MAX_SAMPLING_FIELDS = 64
+# Room for one seed a choice below 2**63.
+_MAX_SEED = 2**62
+# Each is a request to another server.
+_MAX_URLS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class HeardPart:
-    """Audio inside a message: its bytes, and the part that stands for it until it is read."""
+    """Audio inside a message: its bytes, or where they are to be fetched; and the part that stands
+    for it until it is read.
+    """
 
     data: bytes
     part: dict[str, Any]
     param: str
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,7 @@ class ChatPlan:
     prompt: dict[str, Any]
     speaks: bool
     num_choices: int
+    seed: int | None
     is_stream: bool
     includes_usage: bool
     fmt: AudioFormat
@@ -64,7 +74,9 @@ class ChatPlan:
     law: G711Law | None = None
 
 
-def plan_chat(request: ChatRequest, engine: EnginePort, shelf: AudioShelf) -> ChatPlan:
+def plan_chat(
+    request: ChatRequest, engine: EnginePort, shelf: AudioShelf, fetcher: AudioFetcher
+) -> ChatPlan:
     """The plan for a request. Raises ``InvalidRequestError``."""
     speaks = "audio" in (request.modalities or ())
     rate = engine.pipeline.sample_rate
@@ -74,6 +86,7 @@ def plan_chat(request: ChatRequest, engine: EnginePort, shelf: AudioShelf) -> Ch
         _read_message(message, f"messages[{index}]", heard, shelf)
         for index, message in enumerate(request.messages)
     ]
+    _check_urls(heard, fetcher)
     prompt: dict[str, Any] = {"sampling": _sampling(request), "tooling": _tooling(request)}
     if speaks:
         prompt["voice"] = _voice(request, engine)
@@ -84,6 +97,7 @@ def plan_chat(request: ChatRequest, engine: EnginePort, shelf: AudioShelf) -> Ch
         prompt=prompt,
         speaks=speaks,
         num_choices=request.n or 1,
+        seed=_seed(prompt["sampling"].get("seed")),
         is_stream=bool(request.stream),
         includes_usage=bool(request.stream_options and request.stream_options.include_usage),
         fmt=fmt,
@@ -131,6 +145,12 @@ def _sampling(request: ChatRequest) -> dict[str, Any]:
     if len(given) > _MAX_SAMPLING_FIELDS:
         raise InvalidRequestError(f"a request may have at most {_MAX_SAMPLING_FIELDS} more fields")
     return given
+
+
+def _seed(given: Any) -> int | None:
+    """The voice's seed. The language model may know others than whole numbers."""
+    is_whole = isinstance(given, int) and not isinstance(given, bool)
+    return given if is_whole and 0 <= given <= _MAX_SEED else None
 
 
 def _tooling(request: ChatRequest) -> dict[str, Any]:
@@ -192,12 +212,30 @@ def _read_audio(value: Any, path: str, heard: list[HeardPart]) -> dict[str, Any]
 
 
 def _read_audio_url(value: Any, path: str, heard: list[HeardPart]) -> dict[str, Any]:
-    """Only what is in the request itself: nothing is fetched on a client's word."""
+    """A ``data:`` URI, or an address: whether that may be fetched is looked at later."""
+    path = f"{path}.url"
     url = value.get("url") if isinstance(value, dict) else None
-    header, separator, data = (url if isinstance(url, str) else "").partition(",")
-    if not separator or not header.startswith("data:audio/") or not header.endswith(";base64"):
-        raise _refuse(f"{path}.url", "a data: URI of audio in base64; this server fetches nothing")
-    return _heard(data, f"{path}.url", heard)
+    if not isinstance(url, str) or not url:
+        raise _refuse(path, "a data: URI of audio in base64, or a URL")
+    header, separator, data = url.partition(",")
+    if separator and header.startswith("data:audio/") and header.endswith(";base64"):
+        return _heard(data, path, heard)
+    part = {"type": "text", "text": ""}
+    heard.append(HeardPart(b"", part, path, url))
+    return part
+
+
+def _check_urls(heard: list[HeardPart], fetcher: AudioFetcher) -> None:
+    fetched = [part for part in heard if part.url]
+    for number, part in enumerate(fetched):
+        if not fetcher.is_allowed:
+            raise _refuse(part.param, "a data: URI of audio in base64; this server fetches nothing")
+        if number == _MAX_URLS:
+            raise _refuse(part.param, f"one of at most {_MAX_URLS} URLs of a request")
+        try:
+            fetcher.check(part.url)
+        except RefusedUrlError as error:
+            raise InvalidRequestError(f"{part.param}: the URL {error}", param=part.param) from None
 
 
 def _heard(data: str, path: str, heard: list[HeardPart]) -> dict[str, Any]:

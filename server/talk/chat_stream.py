@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.responses import Response
@@ -38,6 +38,7 @@ from server.talk.answers import (
     TextDelta,
     answer,
 )
+from server.talk.audio_fetch import AudioFetcher
 from server.talk.audio_shelf import AudioShelf
 from server.talk.chat_clips import Clip, clip_ms, read_clip
 from server.talk.chat_events import AudioBlocks, Choice, Completion, Spending
@@ -65,6 +66,7 @@ class ChatService:
     decoders: DecoderPool
     metrics: ServerMetrics
     shelf: AudioShelf
+    fetcher: AudioFetcher
 
 
 class ChatResponse(Response):
@@ -105,6 +107,11 @@ class ChatResponse(Response):
 
     async def _take_in(self, part: HeardPart, context: RequestContext) -> None:
         """Put what is said into the message, or the sound beside it, as the pipeline has it."""
+        if part.url:
+            limit = self._service.talk.settings.max_chat_bytes
+            part = replace(
+                part, data=await self._service.fetcher.fetch(part.url, part.param, limit)
+            )
         if self._service.talk.stages.writing is not None:
             part.part["text"] = await self._hear(part, context)
             return
@@ -144,10 +151,11 @@ class ChatResponse(Response):
                 context.engine_request_id(),
                 prompt,
                 speaks=self._plan.speaks,
+                seed=None if self._plan.seed is None else self._plan.seed + index,
                 ticket=ticket,
                 deadline=self._deadline(),
             )
-            for ticket in [self._admit() for _ in range(self._plan.num_choices)]
+            for index, ticket in enumerate([self._admit() for _ in range(self._plan.num_choices)])
         ]
 
     async def _send_whole(self, context: RequestContext, sender: BodySender) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -34,14 +34,16 @@ class Talk:
 
 
 @contextmanager
-def talking(**llm_options: float) -> Iterator[Talk]:
-    with scripted_llm(**llm_options) as llm:
-        environ = {
+def talking(
+    tokens_per_s: float = 0, num_times: int = 1, *, environ: Mapping[str, str] | None = None
+) -> Iterator[Talk]:
+    with scripted_llm(tokens_per_s=tokens_per_s, num_times=num_times) as llm:
+        own = {
             "VOXLOOM_THINKER_URL": llm.base_url,
             "VOXLOOM_THINKER_MODEL": "scripted",
             "VOXLOOM_ACCESS_LOG": "false",
         }
-        with serving("--transcribe", "off", environ=environ) as server:
+        with serving("--transcribe", "off", environ=own | dict(environ or {})) as server:
             yield Talk(server, llm)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from engine.errors import PayloadTooLargeError, VoxloomError
@@ -11,6 +10,8 @@ from server.large_json import SMALL_BYTES, read_object
 
 # OpenAI's bound on the audio of one event, in base64, and something for the rest of it.
 _MAX_EVENT_CHARS = 20 * 1024 * 1024 + 64 * 1024
+# An error shows fewer characters of what is wrong.
+_SHOWN_CHARS = 100
 
 
 def is_small(message: str) -> bool:
@@ -21,8 +22,9 @@ def is_small(message: str) -> bool:
 def read_event(message: str) -> dict[str, Any] | VoxloomError:
     """The event in a message, or what is wrong with it.
 
-    The audio of a large one is bytes in the place of its base64, but for audio that is broken: the
-    session says where. Needs nothing of the session, so that it can run beside it.
+    The audio of a large one is bytes in the place of its base64; of audio that is broken the
+    beginning is left, for the session to refuse. It needs nothing of the session, so that it can
+    run beside it.
     """
     if len(message) > _MAX_EVENT_CHARS:
         return PayloadTooLargeError(
@@ -44,7 +46,13 @@ def _decode_audio(event: dict[str, Any]) -> None:
         below: list[Any] = []
         for outer in level:
             if isinstance(outer, dict) and isinstance(outer.get("audio"), str):
-                with contextlib.suppress(ValueError):
-                    outer["audio"] = decode_base64(outer["audio"])
+                outer["audio"] = _decoded(outer["audio"])
             below += outer.values() if isinstance(outer, dict) else outer
         level = [inner for inner in below if isinstance(inner, dict | list)]
+
+
+def _decoded(audio: str) -> bytes | str:
+    try:
+        return decode_base64(audio)
+    except ValueError:
+        return f"{audio[:_SHOWN_CHARS]}\N{HORIZONTAL ELLIPSIS}"

@@ -6,11 +6,13 @@ import asyncio
 import io
 import json
 import re
+import tracemalloc
 import wave
 from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 from fastapi import FastAPI
 from openai.types.audio import (
     Transcription,
@@ -384,6 +386,26 @@ def test_a_long_recording_is_sent_window_by_window(app: FastAPI, engine: FakeTra
     assert [w[0] for w in windows] == [i * (WINDOW_SAMPLES - 1000) for i in range(4)]
     assert [w[2] for w in windows] == [False, False, False, True]
     assert windows[-1][0] + windows[-1][1] == 100 * RATE
+
+
+def test_three_hours_take_the_memory_of_some_windows(app: FastAPI, engine: FakeTranscriber) -> None:
+    hour = np.zeros(3600 * 8000, np.int16)
+    file = io.BytesIO()
+    with soundfile.SoundFile(file, "w", 8000, 1, "PCM_16", format="FLAC") as recording:
+        for _ in range(3):
+            recording.write(hour)
+    del hour
+    tracemalloc.start()
+    try:
+        form = multipart([("response_format", "verbose_json")], file.getvalue())
+        answer = request(app, "POST", PATH, **form, timeout_s=300.0).json()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert answer["duration"] == 3 * 3600
+    assert len(engine.ended[0].windows) == -(-3 * 3600 * RATE // WINDOW_SAMPLES)
+    assert peak_bytes < 32 * 1024 * 1024
 
 
 def test_a_recording_of_exactly_one_window_is_the_last_one(

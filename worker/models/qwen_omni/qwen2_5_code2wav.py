@@ -80,5 +80,5 @@ def load_decoder(checkpoint: str, device: torch.device) -> Token2Wav:
     config = Qwen2_5OmniConfig.from_pretrained(checkpoint).token2wav_config
     kind = Qwen2_5OmniToken2WavModel
     model = load_part(checkpoint, kind, config, "token2wav", dtype=torch.float32, device=device)
-    files = [*weight_files(checkpoint), speakers_file(checkpoint)]
+    files = [*weight_files(checkpoint, "token2wav."), speakers_file(checkpoint)]
     return Token2Wav(model, load_speakers(checkpoint), files)

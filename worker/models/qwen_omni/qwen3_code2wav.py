@@ -47,7 +47,7 @@ class Code2Wav:
         )
         self._sound_frames = _sound_frames(config, frame_samples)
         # A layer looks back at its window, itself included.
-        self._look_back = config.num_hidden_layers * (config.sliding_window - 1)
+        self._look_back: int = config.num_hidden_layers * (config.sliding_window - 1)
 
     def find_voice(self, prompt: dict[str, Any]) -> str:
         """The codes have the voice; this only checks it."""
@@ -133,4 +133,6 @@ def load_decoder(checkpoint: str, device: torch.device) -> Code2Wav:
         dtype=torch.float32,
         device=device,
     )
-    return Code2Wav(model, list(config.talker_config.speaker_id), weight_files(checkpoint))
+    return Code2Wav(
+        model, list(config.talker_config.speaker_id), weight_files(checkpoint, "code2wav.")
+    )

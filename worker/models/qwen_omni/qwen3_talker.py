@@ -17,6 +17,10 @@ from transformers import (
     Qwen3OmniMoeConfig,
     Qwen3OmniMoeTalkerForConditionalGeneration,
 )
+from transformers.conversion_mapping import (
+    get_checkpoint_conversion_mapping,
+    register_checkpoint_conversion_mapping,
+)
 
 from engine.errors import StageFailedError
 from worker.models.qwen_omni.code_sampling import CodeSampling, checkpoint_sampling, draw, pick
@@ -42,6 +46,20 @@ _NUM_MARKS = 1024
 _NUM_ROLE_TOKENS = 3  # <|im_start|>, assistant, a line break
 _NUM_PADS = 4
 _SAMPLES_PER_MS = 24
+
+
+class PublishedTalker(Qwen3OmniMoeTalkerForConditionalGeneration):  # type: ignore[misc]
+    """Loads experts as they are published, one by one.
+
+    transformers 5.19 joins them only where it loads the whole model.
+    """
+
+
+register_checkpoint_conversion_mapping(
+    PublishedTalker.__name__,
+    get_checkpoint_conversion_mapping("qwen3_omni_moe"),
+    overwrite=True,
+)
 
 
 class Qwen3Talker:
@@ -195,11 +213,10 @@ def _facts(config: Any, sampling: CodeSampling, dtype: torch.dtype) -> TalkerFac
 def load_talker(checkpoint: str, dtype: torch.dtype | str, device: torch.device) -> Qwen3Talker:
     """The talker of a checkpoint, a folder or a hub id. Raises ``ConfigError``."""
     config = Qwen3OmniMoeConfig.from_pretrained(checkpoint)
-    kind = Qwen3OmniMoeTalkerForConditionalGeneration
     model = load_part(
-        checkpoint, kind, config.talker_config, "talker", dtype=dtype, device=device
+        checkpoint, PublishedTalker, config.talker_config, "talker", dtype=dtype, device=device
     )
     tokens = [config.tts_bos_token_id, config.tts_eos_token_id, config.tts_pad_token_id]
     marks = thinker_embeddings(checkpoint, tokens)
     sampling = checkpoint_sampling(generation_config(checkpoint), _SAMPLING)
-    return Qwen3Talker(model, config, marks, sampling, weight_files(checkpoint))
+    return Qwen3Talker(model, config, marks, sampling, weight_files(checkpoint, "talker."))

@@ -68,6 +68,10 @@ class TalkerStage:
     def pool(self) -> KvPool:
         return self._pool
 
+    @property
+    def talker(self) -> Talker:
+        return self._talker
+
     def add(self, request: StageRequest) -> None:
         facts = self._talker.facts
         sampling = read_code_sampling(request.sampling, facts.sampling)

@@ -52,11 +52,11 @@ def _call(call: Any, path: str, names: dict[str, str]) -> dict[str, Any]:
         raise _refuse(f"{path}.function", "an object with the name and the arguments of a call")
     names[str(call.get("id"))] = function["name"]
     arguments = _arguments(function.get("arguments"), f"{path}.function.arguments")
-    return call | {"function": function | {"arguments": arguments}}
+    return {**call, "function": function | {"arguments": arguments}}
 
 
 def _arguments(value: Any, path: str) -> dict[str, Any]:
-    read: Any = value or {}
+    read = value or {}
     if isinstance(value, str) and value.strip():
         try:
             read = json.loads(value)
@@ -64,8 +64,7 @@ def _arguments(value: Any, path: str) -> dict[str, Any]:
             read = None
     if not isinstance(read, dict):
         raise _refuse(path, "a JSON object, in a string")
-    checked: dict[str, Any] = read
-    return checked
+    return dict(read)
 
 
 def _text(content: Any) -> str:

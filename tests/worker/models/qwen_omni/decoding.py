@@ -35,8 +35,12 @@ class Heard:
 
 
 def add(stage: Code2WavStage, name: str, **changes: Any) -> None:
-    given = {"prompt": {"voice": "Ethan"}, "sampling": SamplingParams(), "seed": SEED} | changes
-    stage.add(StageRequest(name, **given))
+    given: dict[str, Any] = {
+        "prompt": {"voice": "Ethan"},
+        "sampling": SamplingParams(),
+        "seed": SEED,
+    }
+    stage.add(StageRequest(name, **(given | changes)))
 
 
 def send(

@@ -18,7 +18,7 @@ from transformers import Qwen3OmniMoeConfig, Qwen3OmniMoeForConditionalGeneratio
 WIDTH = 32
 NUM_CODES = 64
 NUM_GROUPS = 4
-GAIN, PAD, LEAN = 1.0, 3.0, 2.0
+
 LAYER = 1  # whose hidden states the talker gets of sounds
 SPEAKERS = {"ethan": 70, "chelsie": 71}
 SAMPLING = {"talker_repetition_penalty": 1.3, "talker_max_new_tokens": 120}
@@ -78,7 +78,7 @@ _AUDIO = {
     "encoder_attention_heads": 2,
     "encoder_ffn_dim": 32,
     "d_model": 32,
-    "n_window": 10,
+    "n_window": 50,
     "output_dim": WIDTH,
     "downsample_hidden_size": 8,
     "max_source_positions": 100,
@@ -154,17 +154,17 @@ def teach_to_stop(model: Any) -> None:
     for weight in model.parameters():
         if weight.ndim > 1:
             weight.copy_(torch.randn_like(weight) / weight[0].numel() ** 0.5)
-    model.code2wav.decoder[-1].conv.weight.mul_(GAIN)  # else all is clipped
+    model.code2wav.decoder[-1].conv.weight.mul_(0.01)  # else all is clipped
     config, talker = model.config, model.talker
     texts = model.thinker.get_input_embeddings().weight
     texts.copy_(torch.randn_like(texts))
     codes = talker.get_input_embeddings().weight
     codes.copy_(torch.randn_like(codes) / 2)
-    texts[config.tts_pad_token_id] *= PAD
+    texts[config.tts_pad_token_id] *= 3.0
     lean = talker.text_projection(texts[config.tts_pad_token_id])
     talker.codec_head.weight.mul_(2.0)
     eos = config.talker_config.codec_eos_token_id
-    talker.codec_head.weight[eos] = LEAN * lean / lean.norm()
+    talker.codec_head.weight[eos] = 1.5 * lean / lean.norm()
 
 
 @functools.cache

@@ -8,38 +8,34 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 
 from engine.errors import ConfigError, InvalidRequestError, StageFailedError
-from engine.messages import SamplingParams, StageRequest, StageUpdate
-from engine.pipeline import PipelineConfig, StageConfig
-from tests.worker.models.qwen_omni import small_qwen2_5
+from engine.messages import SamplingParams, StageUpdate
+from tests.worker.models.qwen_omni import small_qwen2_5, sounds, talking
+from tests.worker.models.qwen_omni.talking import (
+    Said,
+    at_once,
+    in_bursts,
+    one_by_one,
+    request,
+    step,
+)
 from tests.worker.models.qwen_omni.thinking import Sender, payload, start, think
+from worker.models.qwen_omni.codes import Codes
 from worker.models.qwen_omni.talker_stage import TalkerStage, load
 from worker.models.qwen_omni.thought import Thought
 from worker.stage_model import RowStatus, StageContext
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
 
-GREEDY = SamplingParams(temperature=0.0)
-Codes = npt.NDArray[np.int32]
-# Tokens of the prompt, and of the answer.
-TALKS = {"a": (6, 3), "b": (11, 9), "c": (5, 14), "d": (9, 5), "e": (8, 6)}
+# Tokens of the prompt, and of the answer; the last prompt has a sound behind its words.
+TALKS = {"a": (6, 3), "b": (11, 9), "c": (5, 14), "d": (9, 5), "e": (8, 6), "f": (7, 8)}
 
 
 def context(**options: Any) -> StageContext:
-    chosen: dict[str, Any] = {
-        "family": "qwen2.5",
-        "checkpoint": str(small_qwen2_5.checkpoint()),
-        "device": "cpu",
-    }
-    chosen |= {"kv_cache_memory_mb": 1, "max_ms_per_token": 200, "slack_ms": 1000}
-    stage = StageConfig(
-        name="talker", model="x:y", engine_output_type="latent", options=chosen | options
-    )
-    return StageContext(PipelineConfig(name="p", description="d", stages=(stage,)), stage, 0)
+    return talking.context("qwen2.5", small_qwen2_5.checkpoint(), **options)
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +46,18 @@ def stage() -> TalkerStage:
 def prompt_of(name: str) -> torch.Tensor:
     num_tokens = TALKS[name][0]
     generator = torch.Generator().manual_seed(num_tokens)
-    return torch.randint(0, 270, (1, num_tokens), generator=generator)
+    words = torch.randint(0, 270, (1, num_tokens), generator=generator)
+    return words if name != "f" else sounds.with_sound(words, small_qwen2_5.AUDIO, 10)
+
+
+def heard_in(name: str) -> dict[str, torch.Tensor]:
+    return {} if name != "f" else sounds.features()
 
 
 @functools.cache
 def thoughts_of(name: str) -> list[Thought]:
-    return think(small_qwen2_5.reference().thinker, prompt_of(name), TALKS[name][1])
+    thinker = small_qwen2_5.reference().thinker
+    return think(thinker, prompt_of(name), TALKS[name][1], **heard_in(name))
 
 
 @functools.cache
@@ -84,65 +86,19 @@ def codes_of(name: str) -> tuple[int, ...]:
             talker_repetition_penalty=small_qwen2_5.SAMPLING["talker_repetition_penalty"],
             talker_max_new_tokens=60,
             token2wav_num_steps=2,
+            **heard_in(name),
         )
     finally:
         hook.remove()
     return tuple(heard[0].tolist())
 
 
-def request(name: str, **changes: Any) -> StageRequest:
-    given: dict[str, Any] = {"prompt": {"voice": "Ethan"}, "sampling": GREEDY, "seed": 7}
-    return StageRequest(name, **(given | changes))
-
-
-def step(
-    stage: TalkerStage, names: list[str], said: dict[str, list[Codes]]
-) -> dict[str, RowStatus]:
-    """One step of those that have something to do; the finished ones are let go."""
-    batch = [name for name in names if stage.has_work(name)]
-    if not batch:
-        return {}
-    output = stage.step(batch)
-    ids = output.multimodal_outputs["meta"]["req_id"]
-    for name, unit in zip(ids, output.multimodal_outputs["unit"], strict=True):
-        said.setdefault(name, []).append(unit["codes"])
-    for name, row in output.rows.items():
-        if row.error is not None:
-            stage.abort(name)
-            raise row.error
-        if row.finished:
-            stage.abort(name)
-    return output.rows
-
-
 def speak(stage: TalkerStage, sender: Sender, feed: Callable[[Sender], None]) -> tuple[int, ...]:
-    """All codes of one request whose thoughts come as ``feed`` gives them."""
-    said: dict[str, list[Codes]] = {}
-    while sender.name in stage_names(stage):
-        if not sender.is_done:
-            feed(sender)
-        step(stage, [sender.name], said)
-    return flat(said[sender.name])
-
-
-def stage_names(stage: TalkerStage) -> set[str]:
-    return set(stage._speeches)
+    return flat([talking.speak(stage, sender, feed)])
 
 
 def flat(units: list[Codes]) -> tuple[int, ...]:
     return tuple(int(code) for code in np.concatenate(units)[:, 0])
-
-
-def one_by_one(sender: Sender) -> None:
-    sender.send(1)
-
-
-def in_bursts(sender: Sender) -> None:
-    sender.send(4)
-
-
-def at_once(sender: Sender) -> None:
-    sender.send()
 
 
 @pytest.mark.parametrize("feed", [one_by_one, in_bursts, at_once])
@@ -159,15 +115,15 @@ def test_greedy_codes_are_those_of_transformers(
 def test_requests_that_come_and_go_at_different_times_do_not_mix(stage: TalkerStage) -> None:
     """Each joins two steps after the one before, and gets its text at its own pace."""
     senders: dict[str, Sender] = {}
-    said: dict[str, list[Codes]] = {}
+    said: Said = {}
     largest = 0
     waiting, number = list(TALKS), 0
     while waiting or stage.num_requests:
         if waiting and number % 2 == 0:
             name = waiting.pop(0)
             senders[name] = start(stage, request(name), thoughts_of(name))
-        for place, (name, sender) in enumerate(senders.items()):
-            if name in stage_names(stage) and not sender.is_done:
+        for place, sender in enumerate(senders.values()):
+            if not sender.is_done:
                 sender.send(1 + (number + place) % 3)
         largest = max(largest, len(step(stage, list(senders), said)))
         number += 1
@@ -182,7 +138,7 @@ def test_it_waits_for_text_and_not_longer(stage: TalkerStage) -> None:
     sender._update(thoughts[0])
     sender.num_sent = 1
     assert not stage.has_work("b"), "the prompt alone says nothing"
-    said: dict[str, list[Codes]] = {}
+    said: Said = {}
     for number in range(1, 4):
         sender.send(1)
         assert stage.has_work("b")
@@ -193,7 +149,7 @@ def test_it_waits_for_text_and_not_longer(stage: TalkerStage) -> None:
 
 
 def test_an_abort_frees_its_memory_at_once_and_harms_nobody(stage: TalkerStage) -> None:
-    said: dict[str, list[Codes]] = {}
+    said: Said = {}
     for name in ("b", "c"):
         start(stage, request(name), thoughts_of(name)).send()
     for _ in range(4):
@@ -216,8 +172,8 @@ def test_without_room_a_request_waits_until_another_has_ended() -> None:
     for name in ("b", "c", "d"):
         start(stage, request(name), thoughts_of(name)).send()
     assert [stage.has_work(name) for name in "bcd"] == [True, False, False]
-    said: dict[str, list[Codes]] = {}
-    while "b" in stage_names(stage):
+    said: Said = {}
+    while not told:
         step(stage, ["b", "c", "d"], said)
     assert told == ["c"]
     stage.abort("c")
@@ -294,7 +250,7 @@ def test_bad_thoughts_fail_their_request_alone(stage: TalkerStage, kind: str) ->
 def test_frames_leave_together_as_the_options_say_and_the_last_ones_at_the_end() -> None:
     stage = load(context(unit_frames=4))
     start(stage, request("c"), thoughts_of("c")).send()
-    said: dict[str, list[Codes]] = {}
+    said: Said = {}
     rows: list[RowStatus] = []
     while stage.num_requests:
         rows += step(stage, ["c"], said).values()
@@ -308,11 +264,11 @@ def test_frames_leave_together_as_the_options_say_and_the_last_ones_at_the_end()
 def test_a_replay_says_the_same_and_sends_only_what_is_new(stage: TalkerStage) -> None:
     asked = SamplingParams(temperature=1.0, seed=3)
     start(stage, request("b", sampling=asked), thoughts_of("b")).send()
-    said: dict[str, list[Codes]] = {}
+    said: Said = {}
     while stage.num_requests:
         step(stage, ["b"], said)
     start(stage, request("b", sampling=asked, skip_position=3), thoughts_of("b")).send()
-    again: dict[str, list[Codes]] = {}
+    again: Said = {}
     while stage.num_requests:
         step(stage, ["b"], again)
     assert flat(again["b"]) == flat(said["b"])[3:]
