@@ -28,10 +28,8 @@ class Thinking:
 
 @functools.cache
 def load_reference(folder: Path) -> Any:
-    from transformers import AutoConfig, AutoModelForTextToWaveform
+    from transformers import AutoModelForTextToWaveform
 
-    config = AutoConfig.from_pretrained(folder)
-    del config
     return AutoModelForTextToWaveform.from_pretrained(folder, dtype=torch.float32).eval()
 
 
@@ -53,7 +51,7 @@ def inputs_of(
         list(messages), add_generation_prompt=True, return_dict=False
     )
     if not clips:
-        return {"input_ids": torch.tensor([ids])}
+        return _text_inputs(ids)
     extractor = WhisperFeatureExtractor.from_pretrained(folder)
     features = extractor(
         [clip.astype(np.float32) / 32768.0 for clip in clips],
@@ -69,10 +67,15 @@ def inputs_of(
     for token in ids:
         expanded += [token] * (lengths.pop(0) if token == audio_token else 1)
     return {
-        "input_ids": torch.tensor([expanded]),
+        **_text_inputs(expanded),
         "input_features": features["input_features"],
         "feature_attention_mask": mask,
     }
+
+
+def _text_inputs(ids: Sequence[int]) -> dict[str, torch.Tensor]:
+    """With a mask: without one the talker is not told where speech begins."""
+    return {"input_ids": torch.tensor([ids]), "attention_mask": torch.ones(1, len(ids)).long()}
 
 
 def _num_tokens(model: Any, num_frames: torch.Tensor) -> torch.Tensor:
@@ -132,6 +135,10 @@ def speak(
 ) -> tuple[list[int], NDArray[np.float32]]:
     """The whole model's greedy answer: its token ids, and its waveform at 24 kHz."""
     inputs = inputs_of(folder, messages, clips)
+    # One place of padding in front: generation drops a mask that hides nothing, and the talker then
+    # leaves out its codes' start and padding.
+    for name in ("input_ids", "attention_mask"):
+        inputs[name] = torch.nn.functional.pad(inputs[name], (1, 0))
     model = load_reference(folder)
     said = json.loads((folder / "generation_config.json").read_text())
     torch.manual_seed(seed)

@@ -17,7 +17,7 @@ from engine.messages import SamplingParams
 from tests.worker.models.qwen_omni.noises import clip_of, message
 from tests.worker.models.qwen_omni.omni_pipelines import small_omni
 from tests.worker.models.qwen_omni.references import Message, speak
-from tests.worker.models.qwen_omni.tiny_omni import write_qwen25
+from tests.worker.models.qwen_omni.tiny_omni import CHECKPOINTS
 from tests.worker.vllm.engines import RunningEngine, running_engine
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
@@ -39,15 +39,19 @@ class Answer:
         return np.concatenate([np.zeros(0, np.int16), *self.chunks])
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_qwen25(tmp_path_factory.mktemp("omni"))
+@dataclass(frozen=True, slots=True)
+class Omni:
+    running: RunningEngine
+    folder: Path
 
 
-@pytest.fixture(scope="module")
-def running(folder: Path) -> Iterator[RunningEngine]:
-    with running_engine(small_omni("qwen2_5-omni", folder)) as engine:
-        yield engine
+@pytest.fixture(scope="module", params=CHECKPOINTS)
+def omni(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Omni]:
+    folder = CHECKPOINTS[request.param](tmp_path_factory.mktemp("omni"))
+    with running_engine(small_omni(request.param, folder)) as engine:
+        yield Omni(engine, folder)
 
 
 async def ask(
@@ -84,9 +88,7 @@ def check(answer: Answer, tokens: list[int], waveform: NDArray[np.float32]) -> N
     assert np.abs(answer.samples / 32767 - waveform).max() < TOLERANCE
 
 
-def test_many_are_heard_and_answered_at_once_as_transformers_does(
-    running: RunningEngine, folder: Path
-) -> None:
+def test_many_are_heard_and_answered_at_once_as_transformers_does(omni: Omni) -> None:
     clips = [clip_of(9_000, 1), clip_of(23_000, 2)]
     asked = [
         (SYSTEM + message("Hello there"), 30, [], "Chelsie"),
@@ -97,17 +99,19 @@ def test_many_are_heard_and_answered_at_once_as_transformers_does(
 
     async def scenario() -> list[Answer]:
         answers = [
-            ask(running, f"r{i}", messages, count, i, clips=sounds, voice=voice.lower())
+            ask(omni.running, f"r{i}", messages, count, i, clips=sounds, voice=voice.lower())
             for i, (messages, count, sounds, voice) in enumerate(asked)
         ]
         return list(await asyncio.gather(*answers))
 
-    for i, answer in enumerate(running.run(scenario())):
+    for i, answer in enumerate(omni.running.run(scenario())):
         messages, count, sounds, voice = asked[i]
-        check(answer, *speak(folder, messages, count, sounds, speaker=voice, seed=i))
+        check(answer, *speak(omni.folder, messages, count, sounds, speaker=voice, seed=i))
 
 
-def test_a_client_that_leaves_leaves_nothing_behind(running: RunningEngine) -> None:
+def test_a_client_that_leaves_leaves_nothing_behind(omni: Omni) -> None:
+    running = omni.running
+
     async def scenario() -> None:
         outputs = running.engine.generate(
             "gone",

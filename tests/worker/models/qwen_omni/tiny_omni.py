@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tests.worker.models.qwen_omni import small_qwen2_5
+from tests.worker.models.qwen_omni import small_qwen2_5, small_qwen3
 
 # Names and order of the published tokenizers; the ids are smaller than theirs.
 SPECIAL_TOKENS = (
@@ -23,6 +24,17 @@ SPECIAL_TOKENS = (
     "<|IMAGE|>",
     "<|VIDEO|>",
 )
+QWEN3_TOKENS = (
+    *SPECIAL_TOKENS[:3],
+    "<|audio_pad|>",
+    "<|audio_start|>",
+    "<|audio_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+)
+ROLES = ("system", "user", "assistant")
 # The ids behind them have no text: the talker's own marks.
 NUM_SPARE = 6
 # As published, without images and videos.
@@ -38,6 +50,9 @@ TEMPLATE = (
     "{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+_QWEN3_TEMPLATE = TEMPLATE.replace(
+    "<|audio_bos|><|AUDIO|><|audio_eos|>", "<|audio_start|><|audio_pad|><|audio_end|>"
+)
 SPEAKERS = ("Chelsie", "Ethan")
 WIDTH = 128
 
@@ -46,7 +61,7 @@ def write_qwen25(folder: Path) -> Path:
     """A Qwen2.5-Omni; the same bytes each time."""
     from transformers import Qwen2_5OmniForConditionalGeneration
 
-    ids = _write_tokenizer(folder)
+    ids = _write_tokenizer(folder, SPECIAL_TOKENS, TEMPLATE)
     config = _qwen25_config(ids)
     torch.manual_seed(5)
     model = Qwen2_5OmniForConditionalGeneration(config).float().eval()
@@ -61,6 +76,70 @@ def write_qwen25(folder: Path) -> Path:
     _write_speakers(folder, ids)
     _write_preprocessor(folder)
     return folder
+
+
+def write_qwen3(folder: Path) -> Path:
+    """A Qwen3-Omni; the same bytes each time."""
+    from transformers import Qwen3OmniMoeForConditionalGeneration
+
+    ids = _write_tokenizer(folder, QWEN3_TOKENS, _QWEN3_TEMPLATE)
+    torch.manual_seed(5)
+    model = Qwen3OmniMoeForConditionalGeneration(_qwen3_config(ids)).float().eval()
+    small_qwen3.teach_to_stop(model)
+    with torch.no_grad():
+        model.thinker.lm_head.weight[ids["<|im_end|>"]] *= 0.75
+    model.save_pretrained(folder)
+    said = small_qwen3.SAMPLING | {"talker_do_sample": False, "eos_token_id": ids["<|im_end|>"]}
+    (folder / "generation_config.json").write_text(json.dumps(said))
+    _write_preprocessor(folder)
+    return folder
+
+
+def _qwen3_config(ids: dict[str, int]) -> Any:
+    from transformers import Qwen3OmniMoeConfig
+
+    small = small_qwen3.config().to_dict()
+    thinker, talker = small["thinker_config"], small["talker_config"]
+    rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [6, 5, 5]}
+    thinker["text_config"] |= {
+        "hidden_size": WIDTH,
+        "intermediate_size": 128,
+        "moe_intermediate_size": 64,
+        "head_dim": 32,
+        "num_hidden_layers": 3,
+        "vocab_size": len(ids) + NUM_SPARE,
+        "rope_parameters": rope | {"interleaved": True},
+        "max_position_embeddings": 2048,
+    }
+    thinker["audio_config"] |= {
+        "num_mel_bins": 128,
+        "output_dim": WIDTH,
+        "max_source_positions": 1500,
+    }
+    thinker["vision_config"] |= {"out_hidden_size": WIDTH}
+    thinker |= {
+        "audio_token_id": ids["<|audio_pad|>"],
+        "image_token_id": ids["<|image_pad|>"],
+        "video_token_id": ids["<|video_pad|>"],
+        "audio_start_token_id": ids["<|audio_start|>"],
+        "vision_start_token_id": ids["<|vision_start|>"],
+        "user_token_id": ids["user"],
+    }
+    talker |= {"thinker_hidden_size": WIDTH, "audio_token_id": ids["<|audio_pad|>"]}
+    spare = len(ids)
+    return Qwen3OmniMoeConfig(
+        thinker_config=thinker,
+        talker_config=talker,
+        code2wav_config=small["code2wav_config"],
+        im_start_token_id=ids["<|im_start|>"],
+        im_end_token_id=ids["<|im_end|>"],
+        user_token_id=ids["user"],
+        assistant_token_id=ids["assistant"],
+        system_token_id=ids["system"],
+        tts_pad_token_id=spare,
+        tts_bos_token_id=spare + 1,
+        tts_eos_token_id=spare + 2,
+    )
 
 
 def _qwen25_config(ids: dict[str, int]) -> Any:
@@ -132,7 +211,7 @@ def _qwen25_config(ids: dict[str, int]) -> Any:
     )
 
 
-def _write_tokenizer(folder: Path) -> dict[str, int]:
+def _write_tokenizer(folder: Path, special: Sequence[str], template: str) -> dict[str, int]:
     """A token for each byte, and the special ones; their ids by name."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -146,9 +225,11 @@ def _write_tokenizer(folder: Path) -> dict[str, int]:
         tokenizer_object=tokenizer,
         eos_token="<|im_end|>",
         pad_token="<|endoftext|>",
-        additional_special_tokens=list(SPECIAL_TOKENS),
+        additional_special_tokens=list(special),
     )
-    fast.chat_template = TEMPLATE
+    # One token each, as in the published ones: the talker looks for them.
+    fast.add_tokens(list(ROLES))
+    fast.chat_template = template
     fast.save_pretrained(folder)
     ids: dict[str, int] = fast.get_vocab()
     return ids
@@ -184,3 +265,13 @@ def _write_preprocessor(folder: Path) -> None:
         "return_attention_mask": True,
     }
     (folder / "preprocessor_config.json").write_text(json.dumps(content))
+
+
+def ids_of(folder: Path) -> dict[str, int]:
+    """Tokens' ids by name."""
+    content = json.loads((folder / "tokenizer.json").read_text())
+    ids: dict[str, int] = {token["content"]: token["id"] for token in content["added_tokens"]}
+    return ids
+
+
+CHECKPOINTS = {"qwen2_5-omni": write_qwen25, "qwen3-omni": write_qwen3}
