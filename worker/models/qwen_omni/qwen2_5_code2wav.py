@@ -56,7 +56,7 @@ class Token2Wav:
         )
         self._max_frames = config.max_position_embeddings // config.repeats
         # Blocks of a window must be those of the whole.
-        block = config.block_size // config.repeats
+        block: int = config.block_size // config.repeats
         self._core = window_blocks * block
         self._left = _LEFT_BLOCKS * block if window_blocks else 0
         self.num_ahead = _RIGHT_BLOCKS * block if window_blocks else 0
