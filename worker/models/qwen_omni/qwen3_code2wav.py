@@ -32,6 +32,8 @@ _DILATIONS = (1, 3, 9)
 class Code2Wav:
     """A ``Decoder``. Pieces of equal shape are decoded as one batch."""
 
+    num_ahead = 0
+
     def __init__(self, model: Any, speakers: Sequence[str], files: list[Path]) -> None:
         self._model = model
         self._speakers = list(speakers)

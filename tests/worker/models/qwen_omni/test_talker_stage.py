@@ -57,7 +57,7 @@ def heard_in(name: str) -> dict[str, torch.Tensor]:
 @functools.cache
 def thoughts_of(name: str) -> list[Thought]:
     thinker = small_qwen2_5.reference().thinker
-    return think(thinker, prompt_of(name), TALKS[name][1], **heard_in(name))
+    return think(thinker, prompt_of(name), TALKS[name][1], layer=-1, **heard_in(name))
 
 
 @functools.cache
