@@ -29,7 +29,7 @@ from worker.models.hibari_talker.tokens import (
 from worker.seeds import nth_seed
 from worker.stage_model import StageContext
 from worker.vllm.adapter import Burst, Passage, Row
-from worker.vllm.sampling import TokenSampling, read_sampling
+from worker.vllm.sampling import TokenSampling, read_sampling, refuse_fixed
 
 PLAUSIBLE_NATS = 4.0
 """Without it fast speech at a guidance of 5 has pauses that neither row would make."""
@@ -187,11 +187,7 @@ def _sampling(asked: SamplingParams, num_phonemes: int) -> TokenSampling:
 
     What would change that is refused by name: such a request could only fail in the middle.
     """
-    given = {*asked.extra, *(["max_tokens"] if asked.max_tokens is not None else [])}
-    if fixed := sorted(given & _FIXED):
-        raise InvalidRequestError(
-            f"{fixed[0]} cannot be set: this model says one token per phoneme", param=fixed[0]
-        )
+    refuse_fixed(asked, _FIXED, "this model says one token per phoneme")
     defaults = TokenSampling(
         max_tokens=num_phonemes,
         min_tokens=num_phonemes,
