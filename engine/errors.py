@@ -71,6 +71,12 @@ class PayloadTooLargeError(RequestError):
     code = "payload_too_large"
 
 
+class RequestTimeoutError(RequestError):
+    """A body that stopped coming."""
+
+    code = "request_timeout"
+
+
 class AuthenticationError(RequestError):
     """No key, or a wrong one."""
 

@@ -70,7 +70,9 @@ class LlmConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     adapter may still load one by itself). ``max_num_seqs`` counts rows: a guided passage takes two.
     ``kv_cache_memory_mb`` is the size of the KV cache; without it ``gpu_memory_utilization`` says
     it on a GPU. ``num_kv_blocks`` overrides both. ``stream_interval`` is how many tokens leave
-    together after a passage's first one. ``num_threads`` are those of a CPU.
+    together after a passage's first one. ``num_threads`` are those of a CPU. ``tell_states``: the
+    adapter gets each position's embedding and hidden state, from a model class that tells them
+    (``worker.vllm.state_teller``).
     """
 
     checkpoint: str
@@ -94,6 +96,7 @@ class LlmConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     loras: tuple[LoraModule, ...] = ()
     max_lora_rank: int = 16
     hf_overrides: dict[str, Any] = msgspec.field(default_factory=dict)
+    tell_states: bool = False
 
     def __post_init__(self) -> None:
         for key in _POSITIVE_LLM_KEYS:

@@ -48,6 +48,7 @@ from server.schemas.transcriptions import TranscriptionForm, TranslationForm
 from server.settings import ServerSettings
 from server.speech_stream import SpeechService
 from server.talk.answers import find_stages
+from server.talk.audio_fetch import AudioFetcher
 from server.talk.audio_shelf import AudioShelf
 from server.talk.chat_stream import ChatService
 from server.talk.service import TalkService
@@ -148,7 +149,6 @@ def _add_routes(
     app.include_router(transcription_routes(hearing, heard))
     app.include_router(model_routes(catalog, *([] if heard is None else [heard])))
     app.include_router(health_routes(life))
-    app.include_router(page_routes())
     app.include_router(docs_routes(lambda: app.openapi()))
     engines = engine_registry(served.engine for served in life)
     app.include_router(metrics_routes(engines, service.metrics.registry))
@@ -165,9 +165,11 @@ def _add_talk(
     stages = None if talker is None else find_stages(talker.engine.pipeline)
     if talker is not None and stages is not None:
         talk = TalkService(talker.engine, stages, speech.encoders, speech.settings)
-        chat = ChatService(talk, decoders, speech.metrics, AudioShelf())
+        fetcher = AudioFetcher(speech.settings.audio_url_hosts)
+        chat = ChatService(talk, decoders, speech.metrics, AudioShelf(), fetcher)
     app.include_router(chat_routes(talker, chat))
     app.include_router(realtime_routes(talker, talk, keys))
+    app.include_router(page_routes(None if talk is None else talk.engine))
 
 
 def _add_middleware(

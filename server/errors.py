@@ -31,6 +31,7 @@ _ANSWERS: dict[type[Exception], Answer] = {
     errors.NotFoundError: Answer(404, "invalid_request_error"),
     errors.UnknownRequestError: Answer(404, "invalid_request_error"),
     errors.DuplicateRequestError: Answer(409, "invalid_request_error"),
+    errors.RequestTimeoutError: Answer(408, "invalid_request_error"),
     errors.PayloadTooLargeError: Answer(413, "invalid_request_error"),
     errors.AuthenticationError: Answer(401, "invalid_request_error"),
     errors.MethodNotAllowedError: Answer(405, "invalid_request_error"),

@@ -235,20 +235,26 @@ class BodyLimit:
         async def limited() -> Message:
             nonlocal num_bytes
             if num_bytes == 0 and _declared_length(scope) > max_bytes:
-                await _discard(receive)
+                await discard_body(scope, receive)
                 raise too_large
             message = await receive()
             num_bytes += len(message.get("body", b""))
             if num_bytes > max_bytes:
                 if message.get("more_body"):
-                    await _discard(receive)
+                    await discard_body(scope, receive)
                 raise too_large
             return message
 
         return limited
 
 
-async def _discard(receive: Receive) -> None:
+async def discard_body(scope: Scope, receive: Receive) -> None:
+    """Read a body that is refused, up to a bound, and throw it away.
+
+    A client that waits for a word before it sends (``Expect: 100-continue``) gets its answer first.
+    """
+    if Headers(scope=scope).get("expect", "").lower() == "100-continue":
+        return
     num_bytes = 0
     while num_bytes < _MAX_DISCARDED_BYTES:
         message = await receive()

@@ -46,8 +46,11 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     request for it; or ``off``. ``talk`` is the pipeline that holds conversations, with a language
     model: ``auto`` for ``cascade`` if VOXLOOM_THINKER_URL says where that is, a name, a file or
     ``off``. ``max_chat_bytes`` bounds a chat request, audio included.
+    ``audio_url_hosts`` are hosts that ``audio_url`` parts of chat messages are fetched from (names,
+    ``*.example.com``, ``*`` for all; with a port other than the usual ones ``name:port``), and then
+    only where they have public addresses.
     ``max_upload_bytes`` bounds a recording, which goes to the disk: three hours of uncompressed
-    speech fit.
+    speech fit. One of which nothing comes for ``upload_timeout_s`` loses its place.
     """
 
     host: str = "127.0.0.1"
@@ -60,7 +63,9 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     max_body_bytes: int = 1_000_000
     talk: str = "auto"
     max_upload_bytes: int = 400_000_000
+    upload_timeout_s: float = 30.0
     max_chat_bytes: int = 64_000_000
+    audio_url_hosts: tuple[str, ...] = ()
     max_input_chars: int | None = None
     max_buffered_s: float = 30.0
     max_complete_s: float = 1800.0
@@ -83,6 +88,7 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         for key in (
             "max_body_bytes",
             "max_upload_bytes",
+            "upload_timeout_s",
             "max_chat_bytes",
             "max_input_chars",
             "max_buffered_s",

@@ -22,6 +22,7 @@ from server.context import RequestContext, context_of
 from server.decoding import DecoderPool
 from server.disconnect import run_while_connected
 from server.engine_life import ServedEngine
+from server.engine_port import Ticket
 from server.errors import envelope, internal_error
 from server.metrics import ListenerMeter, ServerMetrics
 from server.middleware import StreamBrokenError
@@ -51,15 +52,23 @@ class TranscriptionService:
 
 
 class TranscriptionResponse(Response):
-    """Reads its file when it is sent; closes it, and aborts the recognition, however it ends."""
+    """Reads its file when it is sent; closes it, and aborts the recognition, however it ends.
+
+    ``ticket`` is the engine's, and goes back then.
+    """
 
     def __init__(
-        self, service: TranscriptionService, plan: TranscriptionPlan, file: BinaryIO
+        self,
+        service: TranscriptionService,
+        plan: TranscriptionPlan,
+        file: BinaryIO,
+        ticket: Ticket,
     ) -> None:
         super().__init__()
         self._service = service
         self._plan = plan
         self._file = file
+        self._ticket = ticket
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not await run_while_connected(self._transcribe(scope, send), receive):
@@ -71,20 +80,18 @@ class TranscriptionResponse(Response):
         sender = BodySender(send, meter, service.settings.send_timeout_s)
         reader = service.decoders.open(self._file)
         try:
-            engine = await service.served.ready()
-            ticket = engine.admit()
-            try:
-                job = Transcription(engine, context.engine_request_id(), reader)
-                async with aclosing(job.passages(self._plan.prompt, ticket, self._deadline())) as p:
-                    await self._deliver(p, job, sender)
-                service.metrics.transcribed_seconds.inc(job.duration_s)
-            finally:
-                # The engine has done so, unless it was never asked.
-                ticket.release()
+            engine = service.served.engine
+            job = Transcription(engine, context.engine_request_id(), reader)
+            passages = job.passages(self._plan.prompt, self._ticket, self._deadline())
+            async with aclosing(passages):
+                await self._deliver(passages, job, sender)
+            service.metrics.transcribed_seconds.inc(job.duration_s)
         except Exception as error:
             await self._fail(error, context, sender)
         finally:
             reader.discard()
+            # The engine has done so, unless it was never asked.
+            self._ticket.release()
 
     def _deadline(self) -> float | None:
         timeout_s = self._service.settings.request_timeout_s

@@ -26,9 +26,11 @@ class ScriptedLlm:
 
 
 @contextlib.contextmanager
-def scripted_llm(first_token_ms: float = 0, tokens_per_s: float = 0) -> Iterator[ScriptedLlm]:
+def scripted_llm(
+    first_token_ms: float = 0, tokens_per_s: float = 0, num_times: int = 1
+) -> Iterator[ScriptedLlm]:
     command = [sys.executable, "-m", "tests.scripted_llm", "0"]
-    command += [str(first_token_ms), str(tokens_per_s)]
+    command += [str(first_token_ms), str(tokens_per_s), str(num_times)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -1,17 +1,19 @@
 """A chat model's API that answers by a script, as a process of its own.
 
-python -m tests.scripted_llm PORT [FIRST_TOKEN_MS [TOKENS_PER_S]]
+python -m tests.scripted_llm PORT [FIRST_TOKEN_MS [TOKENS_PER_S [NUM_TIMES]]]
 
 The last message decides, line by line:
 
     say TEXT              answer with this text
+    think FIELD TEXT      reason in that field of the stream's deltas
     call NAME ARGUMENTS   call this function
     status CODE           refuse with this status
     break                 end the connection in the middle
     hang                  say nothing more
     stop REASON           the finish reason, else "stop" or "tool_calls"
 
-Anything else is answered by "You said: ..." and those words; the result of a tool by "It is: ...".
+Anything else is answered by "You said: ..." and those words, NUM_TIMES over; the result of a tool
+by "It is: ...".
 ``GET /asked`` shows the bodies so far.
 """
 
@@ -26,9 +28,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 
-def main(port: str, first_token_ms: str = "0", tokens_per_s: str = "0") -> None:
+def main(
+    port: str, first_token_ms: str = "0", tokens_per_s: str = "0", num_times: str = "1"
+) -> None:
     Handler.first_token_s = float(first_token_ms) / 1000
     Handler.token_s = 1 / float(tokens_per_s) if float(tokens_per_s) else 0.0
+    Handler.num_times = round(float(num_times))
     server = ThreadingHTTPServer(("127.0.0.1", int(port)), Handler)
     print(f"ready {server.server_address[1]}", flush=True)
     server.serve_forever()
@@ -37,6 +42,7 @@ def main(port: str, first_token_ms: str = "0", tokens_per_s: str = "0") -> None:
 class Handler(BaseHTTPRequestHandler):
     first_token_s: ClassVar[float] = 0.0
     token_s: ClassVar[float] = 0.0
+    num_times: ClassVar[int] = 1
     asked: ClassVar[list[dict[str, Any]]] = []
 
     def do_GET(self) -> None:
@@ -45,7 +51,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         Handler.asked.append(body | {"key": self.headers.get("authorization")})
-        script = _script(body["messages"][-1])
+        script = _script(body["messages"][-1], Handler.num_times)
         for word, rest in script:
             if word == "status":
                 message = {"message": "as the script says", "type": "invalid_request_error"}
@@ -66,6 +72,9 @@ class Handler(BaseHTTPRequestHandler):
                     time.sleep(Handler.token_s)
                     num_tokens += 1
                     self._chunk({"content": token})
+            elif word == "think":
+                field, _, text = rest.partition(" ")
+                self._chunk({"content": None, field: text})
             elif word == "call":
                 reason = "tool_calls"
                 self._call(num_calls, *rest.split(" ", 1))
@@ -108,17 +117,17 @@ class Handler(BaseHTTPRequestHandler):
         return
 
 
-def _script(message: dict[str, Any]) -> list[tuple[str, str]]:
+def _script(message: dict[str, Any], num_times: int) -> list[tuple[str, str]]:
     content = message.get("content") or ""
     text = content if isinstance(content, str) else content[0].get("text", "")
     if message["role"] == "tool":
         return [("say", f"It is: {text}.")]
-    words = ("say", "call", "status", "break", "hang", "stop")
+    words = ("say", "think", "call", "status", "break", "hang", "stop")
     lines = [line.partition(" ") for line in text.splitlines()]
     script = [(word, rest.encode().decode("unicode_escape")) for word, _, rest in lines]
     if script and all(word in words for word, _ in script):
         return script
-    return [("say", f"You said: {text}")]
+    return [("say", " ".join([f"You said: {text}"] * num_times))]
 
 
 if __name__ == "__main__":

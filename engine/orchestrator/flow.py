@@ -21,7 +21,7 @@ from engine.orchestrator.counters import CoreCounters
 from engine.orchestrator.credit import CreditPolicy
 from engine.orchestrator.effects import Deliver, Effect, SendControl, SendData
 from engine.orchestrator.groups import BrokenGroupError
-from engine.orchestrator.records import Input, RequestRecord, StageState
+from engine.orchestrator.records import JOURNAL_IS_FULL, Input, RequestRecord, StageState
 from engine.orchestrator.releases import Releases
 from engine.orchestrator.supervisor import ReplicaSupervisor
 from engine.pipeline import PipelineConfig
@@ -275,6 +275,9 @@ class RequestFlow:
         size: int = 0,
     ) -> None:
         """One more input of a stage: a segment of text, or a unit of the stage before."""
+        if stage_id == 0 and record.stages[0].is_full:
+            self.fail(record, "invalid_value", f"the request {JOURNAL_IS_FULL}", "text")
+            return
         update = record.stages[stage_id].append_update(
             record.request_id, payload, final=final, size=size
         )

@@ -14,7 +14,7 @@ from engine.messages import (
 from engine.orchestrator.counters import CoreCounters
 from engine.orchestrator.effects import Deliver, Effect
 from engine.orchestrator.flow import RequestFlow
-from engine.orchestrator.records import RequestRecord, StageState
+from engine.orchestrator.records import JOURNAL_IS_FULL, RequestRecord, StageState
 
 
 class Interactions:
@@ -40,6 +40,10 @@ class Interactions:
             self._acknowledge(record, message)
         elif record.input_closed:
             self._refuse(message, f"{message.kind}: the request takes no more text")
+        elif record.stages[0].is_full:
+            self._refuse(message, f"{message.kind}: the request {JOURNAL_IS_FULL}")
+        elif message.kind == "flush" and record.stages[0].ends_with_flush:
+            self._acknowledge(record, message)
         else:
             item = record.stages[0].append_interaction(
                 record.request_id, message.kind, message.arguments

@@ -22,6 +22,16 @@ from engine.trace import log_fields
 Input: TypeAlias = StageUpdate | StageInteraction
 
 
+# What a client may send ahead of the stage, one request: text that is written token by token for
+# ten hours of speech, or half an hour of live audio. A paused request takes no more than that.
+MAX_INPUTS = 100_000
+MAX_INPUT_BYTES = 128 * 1024 * 1024
+JOURNAL_IS_FULL = (
+    f"has as much input waiting as it may: {MAX_INPUTS} pieces, or {MAX_INPUT_BYTES} bytes; wait "
+    "for its output before more is sent"
+)
+
+
 class StageState(Enum):
     IDLE = auto()  # nothing sent to it yet
     UNBOUND = auto()  # wants a replica and waits for one
@@ -35,9 +45,9 @@ class StageProgress:
     """How far one stage of a request is. Positions are samples for audio, units for the rest.
 
     ``inputs`` is the journal: the inputs from ``units_done`` on, which a replay sends again. Of a
-    later stage it is bounded by the credit of the stage before; of stage 0 by what the client has
-    sent and the stage has not yet turned into output. Of a language model's own tokens only those
-    of the passage that is open are kept.
+    later stage it is bounded by the credit of the stage before; of stage 0, whose inputs are the
+    client's, by ``is_full``. Of a language model's own tokens only those of the passage that is
+    open are kept.
 
     The stage has sent ``num_sent`` and may send ``credit``; ``num_passed`` of it went on to the
     next stage, in which ``num_waiting`` (kept there) waits, and ``num_taken`` was taken by the
@@ -49,6 +59,7 @@ class StageProgress:
     unbound_since: float = 0.0
     inputs: deque[Input] = field(default_factory=deque)
     sizes: deque[int] = field(default_factory=deque)  # of the inputs
+    num_bytes: int = 0  # of the inputs
     num_waiting: int = 0
     overrides: dict[str, Any] = field(default_factory=dict)
     units_done: int = 0
@@ -79,6 +90,17 @@ class StageProgress:
     def may_be_in_step(self) -> bool:
         """It has something to do, and credit for it."""
         return self.units_done < self.num_inputs and not self.is_out_of_credit
+
+    @property
+    def is_full(self) -> bool:
+        """The journal holds all that it may of a client's inputs."""
+        return len(self.inputs) >= MAX_INPUTS or self.num_bytes >= MAX_INPUT_BYTES
+
+    @property
+    def ends_with_flush(self) -> bool:
+        """Another flush would do nothing more."""
+        last = self.inputs[-1] if self.inputs else None
+        return isinstance(last, StageInteraction) and last.kind == "flush"
 
     def append_update(
         self, request_id: str, payload: Payload, *, final: bool, size: int = 0
@@ -130,6 +152,7 @@ class StageProgress:
             if isinstance(head, StageUpdate) and head.final:
                 break  # a replay must learn that nothing follows
             self._keep_override(head)
+            self.num_bytes -= _num_bytes(head)
             self.inputs.popleft()
             self.num_waiting -= self.sizes.popleft()
         return True
@@ -140,7 +163,7 @@ class StageProgress:
             self._keep_override(item)
         self.inputs.clear()
         self.sizes.clear()
-        self.num_waiting = 0
+        self.num_waiting = self.num_bytes = 0
         self.units_done, self.done_position = self.num_inputs, self.position
         self.checkpoint = None
         self.cut_position = self.position
@@ -158,6 +181,7 @@ class StageProgress:
     def _append(self, item: Input, size: int) -> None:
         self.num_inputs += 1
         self.inputs.append(item)
+        self.num_bytes += _num_bytes(item)
         self.sizes.append(size)
         self.num_waiting += size
 
@@ -258,6 +282,15 @@ class RequestRecord:
             skip_position=companion.position,
             suspect=self.stages[0].is_suspect,
         )
+
+
+def _num_bytes(item: Input) -> int:
+    """About what an input's text and arrays take."""
+    values = item.payload if isinstance(item, StageUpdate) else item.arguments
+    return sum(
+        len(value) if isinstance(value, str | bytes) else getattr(value, "nbytes", 0)
+        for value in values.values()
+    )
 
 
 def new_record(

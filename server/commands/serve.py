@@ -66,8 +66,8 @@ def talking_engine(
     pipeline = load_pipeline(_AUTO_TALK if wanted == "auto" else wanted)
     if find_stages(pipeline) is None:
         raise ConfigError(
-            f"talk: pipeline {pipeline.name!r} is no cascade: it needs stages named whisper and "
-            "think"
+            f"talk: pipeline {pipeline.name!r} holds no conversations: it needs stages named think "
+            "and whisper (a cascade) or hear (an omni model)"
         )
     return _served(pipeline, settings, is_lazy=False)
 

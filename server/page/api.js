@@ -2,6 +2,8 @@
 
 /** The server's root: the page works behind any path prefix. */
 const ROOT = new URL("..", import.meta.url);
+// A browser cannot set headers on a WebSocket.
+const KEY_SUBPROTOCOL = "openai-insecure-api-key.";
 
 /** An error whose message can be shown as it is. */
 export class PlainError extends Error {}
@@ -32,6 +34,11 @@ export class Api {
     return (await (await this.#ask("v1/models")).json()).data[0].id;
   }
 
+  /** Whether the server holds conversations (`talks`), and in which `voices`. */
+  async talk() {
+    return (await this.#ask("page/talk")).json();
+  }
+
   /** A file of speech, as a Blob. `body` is that of `POST /v1/audio/speech`. */
   async speech(body) {
     return (await this.#ask("v1/audio/speech", body)).blob();
@@ -54,6 +61,11 @@ export class Api {
     if (!response.ok) throw await toPlainError(response, this.key);
     return response;
   }
+}
+
+/** A WebSocket that shows the key, if there is one. */
+export function openSocket(url, protocol, key) {
+  return new WebSocket(url, key ? [protocol, KEY_SUBPROTOCOL + key] : [protocol]);
 }
 
 async function toPlainError(response, key) {

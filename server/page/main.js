@@ -1,11 +1,14 @@
-// Puts the page together: the form, one speech at a time, and what is shown of it.
+// Puts the page together: the form, one speech at a time and what is shown of it, and the talk side.
 
-import { Api, KeyError, PlainError } from "./api.js";
+import { Api, KeyError } from "./api.js";
 import { clock, milliseconds, pace, ratio, seconds } from "./figures.js";
 import { copy, offer } from "./handover.js";
+import { Modes } from "./modes.js";
 import { Reader } from "./reader.js";
-import { SAMPLE_RATE, Speech } from "./speech.js";
+import { SAMPLE_RATE, soundContext } from "./sound.js";
+import { Speech } from "./speech.js";
 import { Studio } from "./studio.js";
+import { TalkDesk } from "./talk.js";
 import { setUpTheme } from "./theme_button.js";
 import { Waveform } from "./waveform.js";
 
@@ -33,8 +36,20 @@ const studio = new Studio(
   },
   () => {},
 );
+const talk = new TalkDesk(api, studio, {
+  start: at("talk-start"),
+  startLabel: at("talk-label"),
+  mute: at("mute"),
+  hush: at("hush"),
+  status: at("talk-status"),
+  error: at("talk-error"),
+  log: at("log"),
+  levels: at("levels"),
+});
+const modes = new Modes(at("modes"), enterMode);
 
-let context = null;
+// Both sides may have voices of their own.
+const voices = { type: [], talk: [] };
 let speech = null;
 let isDrawing = false;
 
@@ -48,19 +63,18 @@ async function speak() {
     return;
   }
   speech?.stop();
-  // Browsers let a page sound only after a click or a key: that is now.
-  context ??= new AudioContext({ sampleRate: SAMPLE_RATE });
+  const context = soundContext();
   const running = context.resume();
   try {
-    if (!at("key-panel").hidden) await api.model();
+    await studio.checkKey();
     await running;
-    begin({ text: studio.text, seed: Math.floor(Math.random() * MAX_SEED), ...studio.choices });
+    begin(context, { text: studio.text, seed: Math.floor(Math.random() * MAX_SEED), ...studio.choices });
   } catch (error) {
     complain(error);
   }
 }
 
-function begin(request) {
+function begin(context, request) {
   showError("");
   reader.begin(request.text);
   const isCurrent = (other) => other === speech;
@@ -77,9 +91,7 @@ function stop() {
 }
 
 function complain(error) {
-  if (error instanceof KeyError) studio.askForKey();
-  if (!(error instanceof PlainError)) console.error(error);
-  showError(error instanceof PlainError ? error.message : `Something went wrong: ${error.message}`);
+  showError(studio.explain(error));
 }
 
 // --- showing -------------------------------------------------------------------------------------
@@ -187,11 +199,26 @@ function onWaveKey(event) {
 }
 
 function onKey(event) {
-  if (event.key === "Escape") stop();
+  const isTalk = modes.mode === "talk";
+  if (event.key === "Escape") isTalk ? talk.stopAnswer() : stop();
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();
-    speak();
+    isTalk ? talk.toggle() : speak();
   }
+}
+
+function onSubmit(event) {
+  event.preventDefault();
+  if (modes.mode === "talk") talk.toggle();
+  else if (document.body.classList.contains("speaking")) stop();
+  else speak();
+}
+
+/** One side at a time: nothing sounds, and nobody listens, where it cannot be seen. */
+function enterMode(mode) {
+  if (mode === "talk") stop();
+  else talk.end();
+  studio.offerVoices(voices[mode]);
 }
 
 /** What was heard of a stopped speech, else all of it. */
@@ -224,11 +251,7 @@ async function copyCurl() {
 }
 
 function wire() {
-  at("form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    if (document.body.classList.contains("speaking")) stop();
-    else speak();
-  });
+  at("form").addEventListener("submit", onSubmit);
   at("replay").addEventListener("click", () => seek(0));
   at("waveform").addEventListener("click", (event) => seek(waveform.sampleAt(event.clientX)));
   at("waveform").addEventListener("keydown", onWaveKey);
@@ -241,12 +264,13 @@ function wire() {
   );
   at("copy").addEventListener("click", copyCurl);
   document.addEventListener("keydown", onKey);
-  if (/Mac|iPhone|iPad/.test(navigator.platform)) at("modifier").textContent = "⌘";
+  if (!/Mac|iPhone|iPad/.test(navigator.platform)) return;
+  for (const key of document.querySelectorAll(".modifier")) key.textContent = "⌘";
 }
 
 async function load() {
   try {
-    await studio.load();
+    await loadSides();
     at("model").textContent = await api.model();
     at("model-dot").classList.add("good");
   } catch (error) {
@@ -256,9 +280,20 @@ async function load() {
   }
 }
 
+async function loadSides() {
+  const [spoken, talking] = await Promise.all([api.voices(), api.talk()]);
+  Object.assign(voices, { type: spoken, talk: talking.voices });
+  modes.show(talking.talks);
+  studio.offerVoices(voices[modes.mode]);
+}
+
 const drawAtRest = () => (isDrawing ? null : waveform.draw(speech?.tape ?? null, speech?.position ?? 0, 0, { isNew: true }));
-setUpTheme(at("theme"), drawAtRest);
+setUpTheme(at("theme"), () => {
+  drawAtRest();
+  talk.draw();
+});
 new ResizeObserver(drawAtRest).observe(at("waveform"));
 wire();
+modes.show();
 reader.reset();
 load();

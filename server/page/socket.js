@@ -1,8 +1,7 @@
 // The protocol of /v1/audio/speech/stream: one connection, one utterance.
 
-const SUBPROTOCOL = "voxloom";
-// A browser cannot set headers on a WebSocket.
-const KEY_SUBPROTOCOL = "openai-insecure-api-key.";
+import { openSocket } from "./api.js";
+
 // The server takes 128 Ki characters a message, and JSON may write one as six.
 const MAX_MESSAGE_CHARS = 16_384;
 
@@ -17,7 +16,7 @@ export class SpeechSocket {
 
   constructor(url, key, on) {
     this.#on = on;
-    this.#socket = new WebSocket(url, key ? [SUBPROTOCOL, KEY_SUBPROTOCOL + key] : [SUBPROTOCOL]);
+    this.#socket = openSocket(url, "voxloom", key);
     this.#socket.binaryType = "arraybuffer";
     this.#socket.onmessage = (message) => this.#receive(message.data);
     this.#socket.onclose = (event) => this.#on.closed(event.reason);

@@ -3,10 +3,10 @@
 import { inPlainWords } from "./api.js";
 import { Player } from "./player.js";
 import { SpeechSocket } from "./socket.js";
+import { SAMPLE_RATE } from "./sound.js";
 import { Tape } from "./tape.js";
 
 const SOCKET_PATH = "v1/audio/speech/stream";
-export const SAMPLE_RATE = 24_000;
 
 /**
  * Phases: `waiting` (for the first audio), `speaking`, then one of `done`, `stopped` and `failed`.

@@ -1,5 +1,6 @@
 // The form: what is to be said and how, and the command that does the same.
 
+import { KeyError, PlainError } from "./api.js";
 import { curlCommand } from "./curl.js";
 import { recall, remember } from "./memory.js";
 import { SAMPLES } from "./samples.js";
@@ -46,9 +47,27 @@ export class Studio {
     this.#parts.text.dispatchEvent(new Event("input", { bubbles: true }));
   }
 
-  async load() {
-    this.#voices.fill(await this.#api.voices(), recall("voice", ""));
+  /** `voices` as /v1/audio/voices lists them. */
+  offerVoices(voices) {
+    this.#voices.fill(voices, recall("voice", ""));
     this.#show();
+  }
+
+  fixVoice(isFixed) {
+    this.#voices.fix(isFixed);
+  }
+
+  /** Throws `KeyError` if the server wants another key: a WebSocket cannot say so to a page. */
+  async checkKey() {
+    if (!this.#parts.keyPanel.hidden) await this.#api.model();
+  }
+
+  /** What went wrong, as a sentence; if it was the key, the page asks for one. */
+  explain(error) {
+    if (error instanceof KeyError) this.askForKey();
+    if (error instanceof PlainError) return error.message;
+    console.error(error);
+    return `Something went wrong: ${error.message}`;
   }
 
   askForKey() {

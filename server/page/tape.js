@@ -22,6 +22,11 @@ export class Tape {
     return this.numSamples / this.sampleRate;
   }
 
+  /** How loud it is at a sample, from 0 to 1. */
+  peakAt(sample) {
+    return this.peaks[Math.floor(sample / this.samplesPerPeak)] ?? 0;
+  }
+
   append(buffer) {
     const samples = new Int16Array(buffer);
     this.#notePeaks(samples);

@@ -20,6 +20,11 @@ export class VoiceList {
     this.#list.querySelector(":checked")?.closest("label").scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
+  /** A voice that is fixed cannot be changed for now. */
+  fix(isFixed) {
+    for (const input of this.#list.querySelectorAll("input")) input.disabled = isFixed;
+  }
+
   /** The chosen id, or undefined: the server then takes its own. */
   get chosen() {
     return this.#list.querySelector(":checked")?.value;

@@ -10,7 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from server.engine_life import ServedEngine
-from server.json_body import check_content_type, decode_object, validate
+from server.json_body import check_content_type, validate
+from server.large_json import SMALL_BYTES, read_object
 from server.routes.realtime import no_cascade
 from server.schemas.chat import ChatRequest
 from server.schemas.errors import ErrorBody
@@ -36,8 +37,6 @@ _REQUEST_BODY = {
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ChatRequest"}}},
     }
 }
-# Reading more than this holds up the event loop for longer than a chunk of audio may wait.
-_INLINE_BYTES = 256 * 1024
 
 
 def chat_routes(served: ServedEngine | None, service: ChatService | None) -> APIRouter:
@@ -57,7 +56,7 @@ def chat_routes(served: ServedEngine | None, service: ChatService | None) -> API
         check_content_type(request.headers.get("content-type"))
         body = await request.body()
         await served.ready()
-        if len(body) > _INLINE_BYTES:
+        if len(body) > SMALL_BYTES:
             plan = await asyncio.to_thread(_plan, body, service)
         else:
             plan = _plan(body, service)
@@ -67,5 +66,5 @@ def chat_routes(served: ServedEngine | None, service: ChatService | None) -> API
 
 
 def _plan(body: bytes, service: ChatService) -> ChatPlan:
-    request = validate(decode_object(body), ChatRequest)
-    return plan_chat(request, service.talk.engine, service.shelf)
+    request = validate(read_object(body), ChatRequest)
+    return plan_chat(request, service.talk.engine, service.shelf, service.fetcher)

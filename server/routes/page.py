@@ -1,4 +1,8 @@
-"""``GET /``: a page to try the server with. Nothing on it comes from anywhere else."""
+"""``GET /``: a page to try the server with. Nothing on it comes from anywhere else.
+
+``GET /page/talk`` is the page's own question: whether the server holds conversations, in which
+voices. No client should need it, and the API's description leaves it out.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,10 @@ from pathlib import Path
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
+
+from server.catalog import describe_voice
+from server.engine_port import EnginePort
 
 _FOLDER = Path(__file__).parents[1] / "page"
 _INDEX = "index.html"
@@ -57,9 +64,16 @@ class PageFile:
         return Response(self.body, headers=headers | {"content-type": self.content_type})
 
 
-def page_routes() -> APIRouter:
-    """``/``, and ``/page/...`` for each file that it needs."""
+def page_routes(talker: EnginePort | None) -> APIRouter:
+    """``/``, and ``/page/...`` for each file that it needs. ``talker`` holds conversations."""
     router = APIRouter()
+
+    @router.get("/page/talk", include_in_schema=False)
+    async def describe_talk() -> JSONResponse:
+        voices = () if talker is None else talker.voices
+        answer = {"talks": talker is not None, "voices": [describe_voice(v) for v in voices]}
+        return JSONResponse(answer, headers={"cache-control": "no-store"})
+
     for name, file in _load().items():
         path = "/" if name == _INDEX else f"/page/{name}"
         router.add_api_route(path, file.answer, include_in_schema=False, name=f"page {name}")

@@ -53,9 +53,9 @@ class EngineVoices:
     def __init__(self, engine: EnginePort) -> None:
         self._engine = engine
 
-    def check_voice(self, name: str, path: str) -> None:
+    def find_voice(self, name: str, path: str) -> str:
         try:
-            self._engine.find_voice(name)
+            return self._engine.find_voice(name).id
         except InvalidRequestError as error:
             raise InvalidRequestError(error.message, param=path) from None
 
@@ -116,12 +116,15 @@ def realtime_routes(
 ) -> APIRouter:
     """The routes, bound to their service; without one they say how to get it."""
     router = APIRouter()
-    desk = None if service is None else RealtimeDesk(service, keys)
+    desk = None
+    if service is not None and service.stages.writing is not None:
+        desk = RealtimeDesk(service, keys)
+    missing = no_cascade if service is None else no_live_ear
 
     @router.websocket("/v1/realtime")
     async def talk(websocket: WebSocket) -> None:
         if desk is None or service is None or served is None:
-            raise no_cascade()
+            raise missing()
         await served.ready()
         session = desk.open_session(websocket.scope)
         offered: list[str] = websocket.scope["subprotocols"]
@@ -139,7 +142,7 @@ def realtime_routes(
     )
     async def create_client_secret(request: Request) -> Response:
         if desk is None:
-            raise no_cascade()
+            raise missing()
         body = await read_model(request, ClientSecretRequest)
         return JSONResponse(desk.issue(body))
 
@@ -152,4 +155,13 @@ def no_cascade() -> NotFoundError:
         "this server has no language model to talk to: install 'voxloom[cascade]', set "
         "VOXLOOM_THINKER_URL and VOXLOOM_THINKER_MODEL, and start it again",
         code="no_cascade",
+    )
+
+
+def no_live_ear() -> NotFoundError:
+    """What a server answers whose model hears messages, and no live stream."""
+    return NotFoundError(
+        "this server's model hears whole messages: ask POST /v1/chat/completions, or start the "
+        "server with a cascade for live conversations",
+        code="no_realtime",
     )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Message, Receive
 
-from engine.errors import NotFoundError
+from engine.errors import NotFoundError, RequestTimeoutError, VoxloomError
 from server.catalog import ModelCatalog
+from server.engine_port import Ticket
 from server.form_body import read_form
 from server.json_body import RequestModel, validate
+from server.middleware import discard_body
 from server.schemas.errors import ErrorBody
 from server.schemas.transcriptions import LIST_FIELDS, TranscriptionForm, TranslationForm
 from server.sse import CONTENT_TYPE as EVENT_STREAM
@@ -21,7 +25,7 @@ from server.transcription_stream import TranscriptionResponse, TranscriptionServ
 
 # The bodies here are files, with a limit of their own.
 UPLOAD_PATHS = ("/v1/audio/transcriptions", "/v1/audio/translations")
-_ERRORS = (400, 401, 404, 413, 415, 429, 500, 503, 504)
+_ERRORS = (400, 401, 404, 408, 413, 415, 429, 500, 503, 504)
 _TEXT = {"schema": {"type": "string"}}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -82,12 +86,47 @@ async def _respond(
             param="model",
             code="model_not_found",
         )
-    form = await read_form(request, LIST_FIELDS)
+    ticket = await _admit(request, service)
     try:
-        return TranscriptionResponse(service, plan(validate(form.fields, kind), catalog), form.file)
+        receive = _impatient(request.receive, service.settings.upload_timeout_s)
+        form = await read_form(Request(request.scope, receive), LIST_FIELDS)
+        try:
+            planned = plan(validate(form.fields, kind), catalog)
+            return TranscriptionResponse(service, planned, form.file, ticket)
+        except BaseException:
+            form.file.close()
+            raise
     except BaseException:
-        form.file.close()
+        ticket.release()
         raise
+
+
+async def _admit(request: Request, service: TranscriptionService) -> Ticket:
+    """A ticket, before any of the upload is kept: so there are never more on the disk than may be
+    running or waiting.
+    """
+    engine = await service.served.ready()
+    try:
+        ticket: Ticket = engine.admit()
+    except VoxloomError:
+        await discard_body(request.scope, request.receive)
+        raise
+    return ticket
+
+
+def _impatient(receive: Receive, timeout_s: float) -> Receive:
+    """An upload that stands still holds a ticket that others could use."""
+
+    async def next_part() -> Message:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await receive()
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"nothing of the upload came for {timeout_s:g} s", param="file"
+            ) from None
+
+    return next_part
 
 
 def _body(schema: str) -> dict[str, Any]:

@@ -12,25 +12,29 @@ from engine.pipeline import PipelineConfig
 from server.engine_port import EnginePort
 from server.sessions.spoken import WordTime, read_words
 
-# Names of the stages in a cascade's pipeline file.
-_WRITING, _THINKING = "whisper", "think"
+# Names of the stages in a pipeline file: a cascade writes down what it hears, an omni model hears.
+_WRITING, _HEARING, _THINKING = "whisper", "hear", "think"
 
 
 @dataclass(frozen=True, slots=True)
 class CascadeStages:
-    """Where in a cascade its parts are. A pipeline that has them can hold conversations."""
+    """Where in a cascade its parts are. A pipeline that has them can hold conversations.
 
-    writing: int
+    Without ``writing`` its thinker gets the sound itself, not the words.
+    """
+
+    writing: int | None
     thinking: int
     speaking: int
 
 
 def find_stages(pipeline: PipelineConfig) -> CascadeStages | None:
-    """The parts of a cascade; None if the pipeline is none."""
+    """The parts of a cascade, or of an omni model; None if the pipeline is neither."""
     names = [stage.name for stage in pipeline.stages]
-    if _WRITING not in names or _THINKING not in names:
+    if _THINKING not in names or not {_WRITING, _HEARING} & set(names):
         return None
-    return CascadeStages(names.index(_WRITING), names.index(_THINKING), pipeline.final_stage_id)
+    writing = names.index(_WRITING) if _WRITING in names else None
+    return CascadeStages(writing, names.index(_THINKING), pipeline.final_stage_id)
 
 
 @dataclass(frozen=True, slots=True)

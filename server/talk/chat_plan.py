@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import InvalidRequestError
 from server.audio.formats import AudioFormat
 from server.audio.g711 import G711Law
+from server.base64_pieces import decode_base64
 from server.engine_port import EnginePort
 from server.schemas.chat import ChatRequest
 from server.schemas.speech import VoiceRef
+from server.talk.audio_fetch import AudioFetcher
 from server.talk.audio_shelf import AudioShelf
+from server.talk.public_hosts import RefusedUrlError
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _FORMATS = {
@@ -35,15 +36,20 @@ _NOT_SAMPLING = frozenset(
     }
 )
 _MAX_SAMPLING_FIELDS = 64
+# Each is a request to another server.
+_MAX_URLS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class HeardPart:
-    """Audio inside a message: its bytes, and the part that its words will replace."""
+    """Audio inside a message: its bytes, or where they are to be fetched; and the part that stands
+    for it until it is read.
+    """
 
     data: bytes
     part: dict[str, Any]
     param: str
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,9 @@ class ChatPlan:
     law: G711Law | None = None
 
 
-def plan_chat(request: ChatRequest, engine: EnginePort, shelf: AudioShelf) -> ChatPlan:
+def plan_chat(
+    request: ChatRequest, engine: EnginePort, shelf: AudioShelf, fetcher: AudioFetcher
+) -> ChatPlan:
     """The plan for a request. Raises ``InvalidRequestError``."""
     speaks = "audio" in (request.modalities or ())
     rate = engine.pipeline.sample_rate
@@ -75,6 +83,7 @@ def plan_chat(request: ChatRequest, engine: EnginePort, shelf: AudioShelf) -> Ch
         _read_message(message, f"messages[{index}]", heard, shelf)
         for index, message in enumerate(request.messages)
     ]
+    _check_urls(heard, fetcher)
     prompt: dict[str, Any] = {"sampling": _sampling(request), "tooling": _tooling(request)}
     if speaks:
         prompt["voice"] = _voice(request, engine)
@@ -193,18 +202,36 @@ def _read_audio(value: Any, path: str, heard: list[HeardPart]) -> dict[str, Any]
 
 
 def _read_audio_url(value: Any, path: str, heard: list[HeardPart]) -> dict[str, Any]:
-    """Only what is in the request itself: nothing is fetched on a client's word."""
+    """A ``data:`` URI, or an address: whether that may be fetched is looked at later."""
+    path = f"{path}.url"
     url = value.get("url") if isinstance(value, dict) else None
-    header, separator, data = (url if isinstance(url, str) else "").partition(",")
-    if not separator or not header.startswith("data:audio/") or not header.endswith(";base64"):
-        raise _refuse(f"{path}.url", "a data: URI of audio in base64; this server fetches nothing")
-    return _heard(data, f"{path}.url", heard)
+    if not isinstance(url, str) or not url:
+        raise _refuse(path, "a data: URI of audio in base64, or a URL")
+    header, separator, data = url.partition(",")
+    if separator and header.startswith("data:audio/") and header.endswith(";base64"):
+        return _heard(data, path, heard)
+    part = {"type": "text", "text": ""}
+    heard.append(HeardPart(b"", part, path, url))
+    return part
+
+
+def _check_urls(heard: list[HeardPart], fetcher: AudioFetcher) -> None:
+    fetched = [part for part in heard if part.url]
+    for number, part in enumerate(fetched):
+        if not fetcher.is_allowed:
+            raise _refuse(part.param, "a data: URI of audio in base64; this server fetches nothing")
+        if number == _MAX_URLS:
+            raise _refuse(part.param, f"one of at most {_MAX_URLS} URLs of a request")
+        try:
+            fetcher.check(part.url)
+        except RefusedUrlError as error:
+            raise InvalidRequestError(f"{part.param}: the URL {error}", param=part.param) from None
 
 
 def _heard(data: str, path: str, heard: list[HeardPart]) -> dict[str, Any]:
     try:
-        decoded = base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
+        decoded = decode_base64(data)
+    except ValueError:
         raise _refuse(path, "valid base64") from None
     part = {"type": "text", "text": ""}
     heard.append(HeardPart(decoded, part, path))

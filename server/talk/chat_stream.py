@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.responses import Response
@@ -38,7 +38,9 @@ from server.talk.answers import (
     TextDelta,
     answer,
 )
+from server.talk.audio_fetch import AudioFetcher
 from server.talk.audio_shelf import AudioShelf
+from server.talk.chat_clips import Clip, clip_ms, read_clip
 from server.talk.chat_events import AudioBlocks, Choice, Completion, Spending
 from server.talk.chat_plan import ChatPlan, HeardPart
 from server.talk.service import TalkService
@@ -64,6 +66,7 @@ class ChatService:
     decoders: DecoderPool
     metrics: ServerMetrics
     shelf: AudioShelf
+    fetcher: AudioFetcher
 
 
 class ChatResponse(Response):
@@ -75,6 +78,7 @@ class ChatResponse(Response):
         self._plan = plan
         self._completion = Completion(plan.model)
         self._spending = Spending()
+        self._clips: list[Clip] = []
         self._tickets: list[Ticket] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,7 +91,7 @@ class ChatResponse(Response):
         sender = BodySender(send, meter, settings.send_timeout_s)
         try:
             for part in self._plan.heard:
-                part.part["text"] = await self._hear(part, context)
+                await self._take_in(part, context)
             if self._plan.is_stream:
                 await self._send_stream(context, sender)
             else:
@@ -100,6 +104,22 @@ class ChatResponse(Response):
                 ticket.release()
 
     # --- hearing ---------------------------------------------------------------------------------
+
+    async def _take_in(self, part: HeardPart, context: RequestContext) -> None:
+        """Put what is said into the message, or the sound beside it, as the pipeline has it."""
+        if part.url:
+            limit = self._service.talk.settings.max_chat_bytes
+            part = replace(
+                part, data=await self._service.fetcher.fetch(part.url, part.param, limit)
+            )
+        if self._service.talk.stages.writing is not None:
+            part.part["text"] = await self._hear(part, context)
+            return
+        clip = await read_clip(self._service.decoders, part)
+        self._spending.heard_ms += clip_ms(clip)
+        self._clips.append(clip)
+        part.part.clear()
+        part.part["type"] = "audio"
 
     async def _hear(self, part: HeardPart, context: RequestContext) -> str:
         """What is said in a part of a message."""
@@ -122,6 +142,8 @@ class ChatResponse(Response):
         """One for each choice. They share nothing but the question."""
         talk = self._service.talk
         prompt = self._plan.prompt | {"messages": self._plan.messages}
+        if self._clips:
+            prompt["clips"] = self._clips
         return [
             answer(
                 talk.engine,

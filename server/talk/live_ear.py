@@ -16,6 +16,7 @@ from engine.outputs import OmniInteractionPrompt
 from server.audio.decoder import SAMPLE_RATE, Samples
 from server.engine_port import EnginePort
 from server.sessions.realtime.effects import ListeningOptions
+from server.talk.session_orders import hints_of
 
 _MS_SAMPLES = SAMPLE_RATE // 1000
 # What the engine looks at in one step: other live streams wait no longer than for that.
@@ -131,12 +132,7 @@ def _settings(options: ListeningOptions) -> dict[str, Any]:
         "prefix_padding_ms": rules.prefix_padding_ms,
         "silence_duration_ms": rules.silence_duration_ms,
     }
-    settings: dict[str, Any] = {"detection": detection}
-    if options.language:
-        settings["language"] = options.language
-    if options.prompt:
-        settings["context"] = options.prompt
-    return settings
+    return {"detection": detection} | hints_of(options.hints)
 
 
 def _to_ms(sample: int) -> int:

@@ -37,6 +37,7 @@ from server.sessions.realtime.effects import (
     StartResponse,
     StopListening,
 )
+from server.sessions.realtime.events import is_small, read_event
 from server.sessions.realtime.session import INTERNAL_ERROR, RealtimeSession, State
 from server.talk.answers import (
     AnswerEnd,
@@ -48,7 +49,7 @@ from server.talk.answers import (
 )
 from server.talk.live_ear import EarNews, LiveEar, SpeechBegan, SpeechEnded, WordsFound
 from server.talk.service import TalkService
-from server.talk.session_orders import coding_of, prompt_of, read_clip, usage_of
+from server.talk.session_orders import coding_of, hints_of, prompt_of, read_clip, usage_of
 from server.transcriber import Transcription
 
 log = logging.getLogger("voxloom.server")
@@ -120,10 +121,17 @@ class RealtimeSocket:
                 self._has_room.set()
                 return
             elif (text := message.get("text")) is not None:
-                effects = self._session.receive_text(text, now)
+                effects = await self._take_message(text)
             else:
                 effects = self._session.receive_binary()
             await self._perform(effects)
+
+    async def _take_message(self, text: str) -> list[Effect]:
+        """A large one is read on a thread: the event loop has others to serve."""
+        if is_small(text):
+            return self._session.receive_text(text, time.monotonic())
+        event = await asyncio.to_thread(read_event, text)
+        return self._session.receive_event(event, time.monotonic())
 
     async def _next_message(self) -> Message | None:
         """The next one, or None when the session's deadline has come."""
@@ -219,8 +227,9 @@ class RealtimeSocket:
 
     async def _start_listening(self, order: StartListening) -> None:
         request_id = self._context.engine_request_id()
-        stages = self._service.stages
-        ear = LiveEar(self._service.engine, stages.writing, request_id, order.start_ms)
+        writing = self._service.stages.writing
+        assert writing is not None, "sessions are for cascades"
+        ear = LiveEar(self._service.engine, writing, request_id, order.start_ms)
         try:
             await ear.open(order.options)
         except VoxloomError as error:
@@ -276,13 +285,12 @@ class RealtimeSocket:
         """The words of a recording; its passages are told as they come."""
         clip = await asyncio.to_thread(read_clip, order.clip)
         engine = self._service.engine
-        prompt = {"language": order.language, "context": order.prompt}
-        given = {key: value for key, value in prompt.items() if value}
         recording = Transcription(engine, self._context.engine_request_id(), clip)
         text = ""
         ticket = engine.admit()
+        passages = recording.passages(hints_of(order.hints), ticket, None)
         try:
-            async with aclosing(recording.passages(given, ticket, None)) as passages:
+            async with aclosing(passages):
                 async for passage in passages:
                     delta = "".join(segment["text"] for segment in passage.segments)
                     delta = delta if text else delta.lstrip()

@@ -11,7 +11,7 @@ import soxr
 from server.audio.decoder import SAMPLE_RATE, Samples
 from server.audio.formats import AudioFormat
 from server.audio.g711 import G711Law
-from server.sessions.realtime.effects import ResponseOrder
+from server.sessions.realtime.effects import Hints, ResponseOrder
 from server.sessions.realtime.input_audio import Clip
 from server.sessions.realtime.response import Usage
 
@@ -49,6 +49,17 @@ def prompt_of(order: ResponseOrder) -> dict[str, Any]:
     if order.voice is not None:
         prompt |= {"voice": order.voice, "speed": order.speed}
     return prompt
+
+
+def hints_of(hints: Hints) -> dict[str, Any]:
+    """Their keys in a recogniser's prompt."""
+    prompt = {
+        "language": hints.language,
+        "languages": hints.languages,
+        "context": hints.prompt,
+        "keywords": hints.keywords,
+    }
+    return {key: value for key, value in prompt.items() if value}
 
 
 def usage_of(usage: dict[str, int]) -> Usage:

@@ -54,10 +54,12 @@ def chromium_path() -> str:
 
 
 @contextmanager
-def browsing() -> Iterator[Browser]:
+def browsing(*flags: str) -> Iterator[Browser]:
     expect.set_options(timeout=_TIMEOUT_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path(), args=list(_FLAGS))
+        browser = playwright.chromium.launch(
+            executable_path=chromium_path(), args=[*_FLAGS, *flags]
+        )
         yield browser
         browser.close()
 
@@ -65,16 +67,20 @@ def browsing() -> Iterator[Browser]:
 class Visit:
     """One visitor on the page; ``complaints`` holds what the console and the network had to say."""
 
+    # What is there once the page knows its server.
+    LOADED = ".voice"
+
     def __init__(self, browser: Browser, address: str, **options: Any) -> None:
         self.address = address
         self.complaints: list[str] = []
         self.context: BrowserContext = browser.new_context(**options)
         self.context.set_default_timeout(_TIMEOUT_MS)
         self.context.add_init_script(_WATCHER)
+        self._prepare()
         self.page: Page = self.context.new_page()
         self._listen()
         self.page.goto(address)
-        self.page.wait_for_selector(".voice")
+        self.page.wait_for_selector(self.LOADED)
 
     def at(self, selector: str) -> Locator:
         return self.page.locator(selector)
@@ -103,6 +109,9 @@ class Visit:
     def picture(self, selector: str) -> NDArray[np.uint8]:
         """The pixels of an element as they are on the screen, shape [height, width, 3]."""
         return decode_png(self.at(selector).screenshot())
+
+    def _prepare(self) -> None:
+        """Before the page is opened."""
 
     def _listen(self) -> None:
         page, complain = self.page, self.complaints.append

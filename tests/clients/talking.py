@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -34,14 +34,16 @@ class Talk:
 
 
 @contextmanager
-def talking(**llm_options: float) -> Iterator[Talk]:
-    with scripted_llm(**llm_options) as llm:
-        environ = {
+def talking(
+    tokens_per_s: float = 0, num_times: int = 1, *, environ: Mapping[str, str] | None = None
+) -> Iterator[Talk]:
+    with scripted_llm(tokens_per_s=tokens_per_s, num_times=num_times) as llm:
+        own = {
             "VOXLOOM_THINKER_URL": llm.base_url,
             "VOXLOOM_THINKER_MODEL": "scripted",
             "VOXLOOM_ACCESS_LOG": "false",
         }
-        with serving("--transcribe", "off", environ=environ) as server:
+        with serving("--transcribe", "off", environ=own | dict(environ or {})) as server:
             yield Talk(server, llm)
 
 
@@ -54,15 +56,21 @@ def said(text: str, *, silence_s: float = 1.0) -> bytes:
     return pcm
 
 
-async def microphone(pcm: bytes) -> AsyncIterator[str]:
-    """Audio in base64, piece by piece, as fast as somebody speaks."""
+async def pieces(pcm: bytes, rate: int = PCM_RATE) -> AsyncIterator[bytes]:
+    """s16le at ``rate`` Hz piece by piece, as fast as somebody speaks."""
     loop = asyncio.get_running_loop()
     due = loop.time()
-    step = PCM_RATE * CHUNK_MS // 1000 * 2
+    step = rate * CHUNK_MS // 1000 * 2
     for first in range(0, len(pcm), step):
-        yield base64.b64encode(pcm[first : first + step]).decode("ascii")
+        yield pcm[first : first + step]
         due += CHUNK_MS / 1000
         await asyncio.sleep(max(due - loop.time(), 0))
+
+
+async def microphone(pcm: bytes) -> AsyncIterator[str]:
+    """``pieces`` in base64."""
+    async for piece in pieces(pcm):
+        yield base64.b64encode(piece).decode("ascii")
 
 
 def audio_ms(events: list[Any]) -> float:

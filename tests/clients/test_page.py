@@ -145,7 +145,7 @@ def test_everything_works_from_the_keyboard_alone(visit: Visit) -> None:
     page = visit.page
     page.keyboard.press("Tab")
     reached = []
-    for _ in range(14):
+    for _ in range(16):
         reached.append(page.evaluate("document.activeElement.id || document.activeElement.name"))
         page.keyboard.press("Tab")
     for name in ("theme", "text", "waveform", "speak", "voice", "speed", "copy"):

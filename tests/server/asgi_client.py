@@ -85,6 +85,7 @@ async def exchange(
     on_chunk: Callable[[Exchange], None] = lambda _: None,
     on_start: Callable[[Exchange], None] = lambda _: None,
     chunk_size: int = 65536,
+    timeout_s: float = _TIMEOUT_S,
 ) -> Answer:
     """One request to ``app`` and its answer."""
     flight = Exchange(body, chunk_size, on_chunk)
@@ -105,7 +106,7 @@ async def exchange(
         "server": ("127.0.0.1", 8000),
         "state": {},
     }
-    async with asyncio.timeout(_TIMEOUT_S):
+    async with asyncio.timeout(timeout_s):
         on_start(flight)
         await app(scope, flight.receive, flight.send)
     return flight.answer

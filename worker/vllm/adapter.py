@@ -37,18 +37,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engine.messages import Payload, StageInteraction, StageRequest, StageUpdate
 from worker.vllm.sampling import TokenSampling
+from worker.vllm.states import Floats, States
 
 FinishReason: TypeAlias = Literal["stop", "length"]
 
 
 @dataclass(frozen=True, slots=True)
+class Embedded:
+    """What a prompt holds instead of some of its tokens.
+
+    ``positions`` int64 [n] in the prompt, rising; ``embeddings`` float32 [n, width of the model].
+    """
+
+    positions: NDArray[np.int64]
+    embeddings: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
-    """One prompt of a passage. ``role`` None is the request's own, else its companion's role."""
+    """One prompt of a passage. ``role`` None is the request's own, else its companion's role.
+
+    Tokens at the places of ``embedded`` are placeholders; it needs ``llm.tell_states``.
+    """
 
     role: str | None
     prompt_token_ids: Sequence[int]
+    embedded: Embedded | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +78,17 @@ class Burst:
     they add to the passage's text, where ``Passage.wants_text``; "" in a replay. ``finish_reason``
     is set with the last tokens: ``stop`` at a stop token (which is among the tokens) or a stop
     string (which is not in the text), ``length`` at ``max_tokens`` or the model's length.
+
+    ``states``, where the model tells them (``llm.tell_states``), are those of the positions that
+    were run over for these tokens: with a passage's first tokens the whole prompt (and the prefix
+    of a replay), and each token but the newest. None in a replay.
     """
 
     position: int
     token_ids: Sequence[int]
     text: str = ""
     finish_reason: FinishReason | None = None
+    states: States | None = None
 
 
 class TokenSink(Protocol):

@@ -295,5 +295,5 @@ class VllmBackend:
 
 async def _launch(llm: LlmConfig) -> TokenEngine:
     engine = TokenEngine(launch(llm), llm)
-    await engine.warm_up()
+    await engine.prepare()
     return engine

@@ -116,6 +116,8 @@ def engine_arguments(llm: LlmConfig) -> dict[str, Any]:
         "worker_extension_cls": "worker.vllm.cache_layout.CacheLayoutExtension",
         "logits_processors": ["worker.vllm.guidance:GuidanceProcessor"],
         "disable_log_stats": False,
+        # Without that bound a model that must write JSON may write blanks for ever.
+        "structured_outputs_config": {"backend": "xgrammar", "disable_any_whitespace": True},
     }
     if llm.tokenizer is not None:
         arguments["tokenizer"] = llm.tokenizer
@@ -123,6 +125,8 @@ def engine_arguments(llm: LlmConfig) -> dict[str, Any]:
         arguments["block_size"] = llm.block_size
     if llm.kv_cache_memory_mb is not None:
         arguments["kv_cache_memory_bytes"] = llm.kv_cache_memory_mb * 2**20
+    if llm.tell_states:
+        arguments |= _telling(llm)
     if llm.loras:
         arguments |= {
             "enable_lora": True,
@@ -150,6 +154,21 @@ def launch(llm: LlmConfig) -> AsyncLLM:
             return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
         except Exception as error:
             raise ConfigError(f"vLLM cannot start: {tail.cause() or _one_line(error)}") from error
+
+
+def _telling(llm: LlmConfig) -> dict[str, Any]:
+    """What a model that tells its states needs. See ``worker.vllm.state_teller``."""
+    arguments: dict[str, Any] = {
+        "worker_extension_cls": "worker.vllm.state_teller.TellerExtension",
+        "enable_prompt_embeds": True,
+        # Positions whose keys and values are found in the cache are not run over, so nothing would
+        # be told of them.
+        "enable_prefix_caching": False,
+    }
+    if not llm.enforce_eager:
+        # A graph of the whole model leaves out the model's own code, which keeps the states.
+        arguments["compilation_config"] = {"cudagraph_mode": "PIECEWISE"}
+    return arguments
 
 
 def _num_batched_tokens(llm: LlmConfig) -> int | None:

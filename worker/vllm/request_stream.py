@@ -196,7 +196,7 @@ class RequestStream:
     # --- rows ------------------------------------------------------------------------------------
 
     def _emit_tokens(self, passage: Passage, new: NewTokens) -> None:
-        burst = Burst(self._position, new.token_ids, new.text, new.finish_reason)
+        burst = Burst(self._position, new.token_ids, new.text, new.finish_reason, new.states)
         payload = passage.sink.feed(burst)
         self._position += len(new.token_ids)
         self._emit_row(payload, new.token_ids, ends_passage=new.finish_reason is not None)

@@ -15,11 +15,13 @@ from worker.vllm.cache_layout import CacheLayout, ask_cache_layout
 from worker.vllm.progress import Progress
 from worker.vllm.row_marks import GROUP_SIZE, GroupMark, make_extra_args
 from worker.vllm.sampling import MAX_GUIDANCE_SCALE, TokenSampling, refuse_penalties
+from worker.vllm.states import StateInbox, States
 
 if TYPE_CHECKING:
     from vllm import SamplingParams as VllmSampling
     from vllm.lora.request import LoRARequest
     from vllm.outputs import RequestOutput
+    from vllm.sampling_params import StructuredOutputsParams
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.engine.output_processor import RequestOutputCollector
 
@@ -62,6 +64,7 @@ class TokenEngine:
         self._max_num_seqs = llm.max_num_seqs
         self._progress = Progress()
         self._layout: CacheLayout | None = None
+        self._inbox = StateInbox() if llm.tell_states else None
 
     @property
     def silent_s(self) -> float:
@@ -72,12 +75,18 @@ class TokenEngine:
     def is_dead(self) -> bool:
         return bool(self._engine.errored)
 
-    async def warm_up(self) -> None:
-        """Decode a few tokens: what is loaded or allocated at first use should delay nobody.
+    async def prepare(self) -> None:
+        """To be called once, before anything is submitted.
 
-        To be called once, before anything is submitted.
+        Asks how the cache is divided, has the states told, if they are, and warms up.
         """
         self._layout = await ask_cache_layout(self._engine)
+        if self._inbox is not None:
+            await self._engine.collective_rpc("tell_states_to", args=(self._inbox.address,))
+        await self._warm_up()
+
+    async def _warm_up(self) -> None:
+        """Decode a few tokens: what is loaded or allocated at first use should delay nobody."""
         sampling = TokenSampling(max_tokens=_WARM_UP_TOKENS, seed=0, ignore_eos=True)
         prompt = [_WARM_UP_TOKEN] * min(_WARM_UP_TOKENS, self.max_model_len // 2)
         passage = Passage(number=0, rows=(Row(None, prompt),), sampling=sampling, sink=_Nowhere())
@@ -91,17 +100,19 @@ class TokenEngine:
 
         max_tokens = self._check(submission)
         lora = self._lora(submission.lora)
-        decoding = Decoding(self._engine, self._progress)
+        decoding = Decoding(self._engine, self._progress, self._inbox)
         group_id = f"{submission.request_id}.{next(self._ids)}"
         row_ids = [f"{group_id}.{number}" for number in range(len(submission.passage.rows))]
         try:
+            if self._inbox is not None:
+                decoding.open_states(group_id, submission)
             for number, row in enumerate(submission.passage.rows):
                 params = self._params(submission, number, max_tokens, group_id)
-                prompt = [*row.prompt_token_ids, *submission.prefix]
+                prompt = self._prompt(row, submission.prefix)
                 decoding.collectors.append(
                     await self._engine.add_request(
                         row_ids[number],
-                        cast(Any, {"type": "token", "prompt_token_ids": prompt}),
+                        prompt,
                         params,
                         lora_request=lora,
                         priority=submission.priority,
@@ -109,7 +120,8 @@ class TokenEngine:
                     )
                 )
         except BaseException as error:
-            # By the names they were given: one that was cancelled on its way in has no collector.
+            await decoding.abort()
+            # By its name, too: a row that was cancelled on its way in has no collector.
             await self._engine.abort(row_ids)
             if isinstance(error, VLLMClientError):
                 raise InvalidRequestError(_one_line(error)) from error
@@ -118,6 +130,8 @@ class TokenEngine:
 
     def shutdown(self) -> None:
         self._engine.shutdown(timeout=0)
+        if self._inbox is not None:
+            self._inbox.shutdown()
 
     # --- checks ----------------------------------------------------------------------------------
 
@@ -151,12 +165,14 @@ class TokenEngine:
                 param="guidance_scale",
             )
         refuse_penalties(passage.sampling)
+        if passage.sampling.json_schema is not None:
+            raise StageFailedError("a guided passage cannot be held to a JSON schema")
         if self._max_num_seqs < GROUP_SIZE:
             raise StageFailedError(
                 f"a guided passage takes {GROUP_SIZE} rows; this stage has max_num_seqs "
                 f"{self._max_num_seqs}"
             )
-        assert self._layout is not None, "warm_up was called"
+        assert self._layout is not None, "prepare was called"
         if self._layout.has_states:
             raise StageFailedError("guidance needs a model without state-space (Mamba) layers")
         sizes = [len(row.prompt_token_ids) + max_tokens for row in passage.rows]
@@ -180,6 +196,28 @@ class TokenEngine:
         return self._loras[name]
 
     # --- vLLM's parameters -----------------------------------------------------------------------
+
+    def _prompt(self, row: Row, prefix: Sequence[int]) -> Any:
+        """vLLM's own form of a prompt, which skips its tokenizer and its checks of text."""
+        token_ids = [*row.prompt_token_ids, *prefix]
+        if row.embedded is None:
+            return {"type": "token", "prompt_token_ids": token_ids}
+        if self._inbox is None:
+            raise StageFailedError("a prompt with embeddings needs llm.tell_states")
+        import torch
+
+        config = self._engine.vllm_config.model_config
+        embeddings = torch.zeros(len(token_ids), config.get_hidden_size(), dtype=config.dtype)
+        positions = torch.from_numpy(row.embedded.positions.copy())
+        embeddings[positions] = torch.from_numpy(row.embedded.embeddings.copy()).to(config.dtype)
+        is_token = torch.ones(len(token_ids), dtype=torch.bool)
+        is_token[positions] = False
+        return {
+            "type": "embeds",
+            "prompt_embeds": embeddings,
+            "prompt_token_ids": token_ids,
+            "is_token_ids": is_token.tolist(),
+        }
 
     def _params(
         self, submission: Submission, number: int, max_tokens: int, group_id: str
@@ -208,6 +246,7 @@ class TokenEngine:
             presence_penalty=sampling.presence_penalty,
             frequency_penalty=sampling.frequency_penalty,
             repetition_penalty=sampling.repetition_penalty,
+            structured_outputs=_structure(sampling),
             detokenize=passage.wants_text or bool(sampling.stop),
             output_kind=RequestOutputKind.FINAL_ONLY if number else RequestOutputKind.DELTA,
             extra_args=make_extra_args(mark, alone=submission.alone),
@@ -226,23 +265,51 @@ class NewTokens:
     token_ids: list[int]
     text: str
     finish_reason: FinishReason | None
+    states: States | None = None
+
+    def split(self, num_prompt: int) -> tuple[NewTokens, NewTokens]:
+        """The first of several tokens, with the prompt's states, and the others."""
+        assert self.states is not None, "states are told"
+        prompt, rest = self.states.split(num_prompt)
+        return (
+            NewTokens(self.token_ids[:1], self.text, None, prompt),
+            NewTokens(self.token_ids[1:], "", self.finish_reason, rest),
+        )
 
 
 class Decoding:
     """A passage that vLLM decodes. Read with ``next`` until ``finish_reason``, or ``abort``."""
 
-    def __init__(self, engine: AsyncLLM, progress: Progress) -> None:
+    def __init__(
+        self, engine: AsyncLLM, progress: Progress, inbox: StateInbox | None = None
+    ) -> None:
         self._engine = engine
         self._progress = progress
+        self._inbox = inbox
         self._token_ids: list[int] = []
         self._is_over = False
+        self._states_id = ""
+        self._num_prompt = 0
+        self._held: NewTokens | None = None
         self.collectors: list[RequestOutputCollector] = []
+
+    def open_states(self, group_id: str, submission: Submission) -> None:
+        """Keep what is told of the passage's own row, which is about to be submitted."""
+        assert self._inbox is not None, "states are told"
+        self._states_id = f"{group_id}.0"
+        self._num_prompt = len(submission.passage.rows[0].prompt_token_ids)
+        self._num_prompt += len(submission.prefix)
+        self._inbox.open(self._states_id)
 
     async def next(self) -> NewTokens:
         """All tokens that have come and were not read yet; waits for one at least.
 
-        Raises ``StageFailedError`` if vLLM gave up the passage or its rows do not agree.
+        With states the first one comes by itself, with the prompt's. Raises ``StageFailedError`` if
+        vLLM gave up the passage or its rows do not agree.
         """
+        if self._held is not None:
+            held, self._held = self._held, None
+            return held
         own = self.collectors[0]
         with self._progress.waiting():
             output = cast("RequestOutput", own.get_nowait() or await own.get())
@@ -253,18 +320,37 @@ class Decoding:
             self._is_over = True
             raise StageFailedError(f"vLLM gave up this request: {reason}")
         self._token_ids += token_ids
+        states = await self._take_states()
         if reason is not None:
             await self._finish(is_stop_text=isinstance(completion.stop_reason, str))
-        return NewTokens(token_ids, completion.text, cast(FinishReason | None, reason))
+        new = NewTokens(token_ids, completion.text, cast(FinishReason | None, reason), states)
+        if states is None or states.first_position > 0 or len(token_ids) == 1:
+            return new
+        first, self._held = new.split(self._num_prompt)
+        return first
+
+    async def _take_states(self) -> States | None:
+        """What was run over for the tokens so far: the newest of them was not read yet."""
+        if self._inbox is None:
+            return None
+        end = self._num_prompt + len(self._token_ids) - 1
+        with self._progress.waiting():
+            return await self._inbox.take(self._states_id, end)
 
     async def abort(self) -> None:
         """Free what the passage has in vLLM; harmless when it has ended."""
+        self._close_states()
         if self._is_over or not self.collectors:
             return
         self._is_over = True
         await self._engine.abort([c.request_id for c in self.collectors], internal=True)
 
+    def _close_states(self) -> None:
+        if self._inbox is not None:
+            self._inbox.close(self._states_id)
+
     async def _finish(self, *, is_stop_text: bool) -> None:
+        self._close_states()
         if is_stop_text:
             # A stop string is found in this process: the partner has not heard of it.
             await self.abort()
@@ -275,6 +361,14 @@ class Decoding:
                 self._is_over = True
                 raise StageFailedError("the rows of a guided passage took different tokens")
         self._is_over = True
+
+
+def _structure(sampling: TokenSampling) -> StructuredOutputsParams | None:
+    if sampling.json_schema is None:
+        return None
+    from vllm.sampling_params import StructuredOutputsParams
+
+    return StructuredOutputsParams(json=dict(sampling.json_schema))
 
 
 def _seed(sampling: TokenSampling, seed: int, num_had: int) -> int | None:

@@ -44,12 +44,19 @@ def text(max_chars: int) -> Check:
     def check(value: Any, path: str) -> str:
         if not isinstance(value, str) or len(value) > max_chars:
             raise bad_value(path, f"a string of at most {max_chars} characters", value)
-        is_broken = "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value)
-        if is_broken:
+        if "\x00" in value or not _is_unicode(value):
             raise bad_value(path, "well-formed Unicode without NUL", value)
         return value
 
     return check
+
+
+def _is_unicode(value: str) -> bool:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def one_of(*allowed: str) -> Check:

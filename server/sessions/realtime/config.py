@@ -33,8 +33,12 @@ MAX_INSTRUCTIONS_CHARS = 100_000
 MAX_TOOLS = 128
 _MAX_NAME_CHARS = 256
 _MAX_SCHEMA_CHARS = 4096
+# A recogniser takes no more: a hundred hints, of ten thousand characters in all.
+_MAX_HINTS, _MAX_KEYWORD_CHARS = 100, 100
 PCM_RATE = 24000
 G711_RATE = 8000
+# OpenAI's models that only write down, and leave it to their clients to end a turn.
+_WITHOUT_ENDPOINTING = ("gpt-realtime-whisper", "gpt-live-transcribe")
 
 # How long a pause ends a turn when a client asks for "semantic" detection. Nothing here looks at
 # the meaning of what was said: a less eager session waits longer, and that is all.
@@ -182,7 +186,9 @@ def _check_speed(value: Any, path: str) -> float:
 _TRANSCRIPTION: dict[str, Check] = {
     "model": optional(text(_MAX_NAME_CHARS)),
     "language": optional(_check_language),
+    "languages": optional(list_of(_check_language, _MAX_HINTS)),
     "prompt": optional(text(_MAX_SCHEMA_CHARS)),
+    "keywords": optional(list_of(text(_MAX_KEYWORD_CHARS), _MAX_HINTS)),
 }
 _INPUT: dict[str, Check] = {
     "format": _check_format,
@@ -223,7 +229,7 @@ def _default_input() -> dict[str, Any]:
 
 
 class RealtimeConfig:
-    """The session object. ``check_voice`` refuses the names that this server does not have."""
+    """The session object. ``find_voice`` knows the ids of voices, and refuses other names."""
 
     def __init__(
         self,
@@ -231,11 +237,11 @@ class RealtimeConfig:
         model: str,
         voice: str,
         *,
-        check_voice: Callable[[str, str], None],
+        find_voice: Callable[[str, str], str],
         kind: str = "realtime",
         expires_at: int = 0,
     ) -> None:
-        self._check_voice = check_voice
+        self._find_voice = find_voice
         self.kind = kind
         self.has_spoken = False
         self._data: dict[str, Any] = {
@@ -292,18 +298,25 @@ class RealtimeConfig:
         output = audio.get("output", {}) if self.kind == "realtime" else {}
         self._check_output(output)
         self._data |= changes
-        self._data["audio"]["input"] |= audio.get("input", {})
+        self._data["audio"]["input"] |= self._completed(audio.get("input", {}))
         if output:
             self._data["audio"]["output"] |= output
+
+    def _completed(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """A change of the model may be one of who ends the turns."""
+        model = (changes.get("transcription") or {}).get("model") or ""
+        leaves_turns = self.kind == "transcription" and model.startswith(_WITHOUT_ENDPOINTING)
+        return {"turn_detection": None} | changes if leaves_turns else changes
 
     def _check_output(self, output: dict[str, Any]) -> None:
         if "voice" not in output:
             return
-        self._check_voice(output["voice"], "session.audio.output.voice")
+        path = "session.audio.output.voice"
+        wanted = self._find_voice(output["voice"], path)
         current = self._data["audio"]["output"]["voice"]
-        if self.has_spoken and output["voice"] != current:
+        if self.has_spoken and wanted != self.voice_id(current):
             raise bad_value(
-                "session.audio.output.voice",
+                path,
                 f"{current!r}: the voice is fixed once the session has spoken",
                 output["voice"],
             )
@@ -311,8 +324,12 @@ class RealtimeConfig:
     def check_own_voice(self, voice: Any, path: str) -> str:
         """A voice that one response asks for."""
         name = _check_voice(voice, path)
-        self._check_voice(name, path)
+        self._find_voice(name, path)
         return name
+
+    def voice_id(self, name: str) -> str:
+        """The id of a voice that has been checked: clients call it by other names, too."""
+        return self._find_voice(name, "voice")
 
     # --- what acts -------------------------------------------------------------------------------
 

@@ -11,12 +11,21 @@ from server.sessions.realtime.input_audio import Clip
 
 
 @dataclass(frozen=True, slots=True)
+class Hints:
+    """What a client knows beforehand of what will be said."""
+
+    language: str | None = None
+    languages: list[str] | None = None
+    prompt: str | None = None
+    keywords: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ListeningOptions:
     """How turns are found in a live stream, and what is known of what is said there."""
 
     rules: TurnRules
-    language: str | None = None
-    prompt: str | None = None
+    hints: Hints
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +68,7 @@ class Recognise:
 
     item_id: str
     clip: Clip
-    language: str | None = None
-    prompt: str | None = None
+    hints: Hints
 
 
 @dataclass(frozen=True, slots=True)

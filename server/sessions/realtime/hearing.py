@@ -24,6 +24,7 @@ from server.sessions.realtime.effects import (
     ChangeListening,
     Effect,
     ForgetRecognition,
+    Hints,
     Listen,
     ListeningOptions,
     Recognise,
@@ -234,9 +235,7 @@ class Hearing:
         """Find out what an item with audio says."""
         assert item.clip is not None
         self._recordings[item.id] = item
-        options = self._config.transcription or {}
-        language, prompt = options.get("language"), options.get("prompt")
-        return [Recognise(item.id, item.clip, language, prompt)]
+        return [Recognise(item.id, item.clip, self._hints())]
 
     def take_words_delta(self, item_id: str, delta: str) -> list[Effect]:
         item = self._recordings.get(item_id)
@@ -312,8 +311,11 @@ class Hearing:
         return _send(kind, item_id=item.id, content_index=0, delta=delta)
 
     def _options(self, rules: TurnRules) -> ListeningOptions:
+        return ListeningOptions(rules, self._hints())
+
+    def _hints(self) -> Hints:
         options = self._config.transcription or {}
-        return ListeningOptions(rules, options.get("language"), options.get("prompt"))
+        return Hints(**{key: options.get(key) for key in Hints.__dataclass_fields__})
 
     @property
     def _is_shown(self) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from engine.errors import InvalidRequestError
+from server.base64_pieces import decode_base64
 from server.sessions.realtime.checks import (
     Check,
     bad_value,
@@ -194,12 +194,12 @@ def _parse_audio(part: dict[str, Any], path: str, item: Item) -> dict[str, Any]:
 
 
 def decode_audio(value: Any, path: str, *, sample_bytes: int) -> bytes:
-    """The bytes of a base64 string, whole samples."""
-    if not isinstance(value, str):
+    """The bytes of a base64 string, whole samples. Audio that is bytes has been decoded before."""
+    if not isinstance(value, str | bytes):
         raise bad_value(path, "a base64 string", value)
     try:
-        data = base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
+        data = value if isinstance(value, bytes) else decode_base64(value)
+    except ValueError:
         raise bad_value(path, "valid base64", value) from None
     if len(data) % sample_bytes:
         raise bad_value(path, f"whole samples of {sample_bytes} bytes", f"{len(data)} bytes")

@@ -305,7 +305,7 @@ class Replies:
             tool_choice=choice,
             parallel_tool_calls=settings["parallel_tool_calls"],
             max_tokens=None if limit == "inf" else limit,
-            voice=output["voice"] if response.speaks else None,
+            voice=self._config.voice_id(output["voice"]) if response.speaks else None,
             speed=self._config.output["speed"],
             audio_format=WireFormat(output["format"]["type"]).type,
         )

@@ -11,14 +11,15 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any
 
-from engine.errors import InvalidRequestError, PayloadTooLargeError, RequestError, VoxloomError
+from engine.errors import InvalidRequestError, RequestError, VoxloomError
 from server.audio.g711 import G711Law, decode_g711
-from server.json_body import decode_object, quoted
+from server.json_body import quoted
 from server.sessions.effects import Close, SendEvent
 from server.sessions.realtime.checks import number, optional, text
 from server.sessions.realtime.config import RealtimeConfig
 from server.sessions.realtime.conversation import Conversation
 from server.sessions.realtime.effects import Effect
+from server.sessions.realtime.events import read_event
 from server.sessions.realtime.hearing import Hearing, item_events
 from server.sessions.realtime.items import MAX_ID_CHARS, Item, Mark, decode_audio, parse_item
 from server.sessions.realtime.replies import Replies
@@ -57,8 +58,6 @@ _HANDLERS: dict[State, dict[str, str]] = {
 _LAWS = {"audio/pcmu": G711Law.ULAW, "audio/pcma": G711Law.ALAW}
 # RFC 6455, section 7.4.1.
 NORMAL, UNSUPPORTED_DATA, POLICY_VIOLATION, INTERNAL_ERROR = 1000, 1003, 1008, 1011
-# OpenAI's bound on the audio of one event, in base64, and something for the rest of it.
-_MAX_EVENT_CHARS = 20 * 1024 * 1024 + 64 * 1024
 
 
 class RealtimeSession:
@@ -73,7 +72,7 @@ class RealtimeSession:
             new_id("sess"),
             spec.model,
             spec.voice,
-            check_voice=voices.check_voice,
+            find_voice=voices.find_voice,
             kind=spec.kind,
             expires_at=spec.expires_at,
         )
@@ -129,12 +128,17 @@ class RealtimeSession:
     # --- from the client -------------------------------------------------------------------------
 
     def receive_text(self, message: str, now: float) -> list[Effect]:
-        """A text message."""
+        """A text message. Reading a large one takes long: see ``read_event``."""
+        return self.receive_event(read_event(message), now)
+
+    def receive_event(self, data: dict[str, Any] | VoxloomError, now: float) -> list[Effect]:
+        """What ``read_event`` has made of a message."""
         if self.state is State.CLOSED:
             return []
+        if isinstance(data, VoxloomError):
+            return self._error(data, None)
         event_id: str | None = None
         try:
-            data = _parse(message)
             event_id = optional(text(512))(data.get("event_id"), "event_id")
             handler: Callable[[dict[str, Any], float], list[Effect]]
             handler = getattr(self, self._handler_name(data))
@@ -374,14 +378,6 @@ class RealtimeSession:
             "event_id": event_id,
         }
         return self._number([SendEvent({"type": "error", "error": shown})])
-
-
-def _parse(message: str) -> dict[str, Any]:
-    if len(message) > _MAX_EVENT_CHARS:
-        raise PayloadTooLargeError(
-            f"The event is too large: it may hold {_MAX_EVENT_CHARS} characters."
-        )
-    return decode_object(message.encode("utf-8", "surrogatepass"), "the event")
 
 
 def _item_id(data: dict[str, Any]) -> str:

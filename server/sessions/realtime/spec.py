@@ -10,8 +10,11 @@ from typing import Any, Protocol
 class VoiceBook(Protocol):
     """What the server has."""
 
-    def check_voice(self, name: str, path: str) -> None:
-        """Raises ``InvalidRequestError`` for a voice that this server does not have."""
+    def find_voice(self, name: str, path: str) -> str:
+        """The id of the voice of that name.
+
+        Raises ``InvalidRequestError`` for one that this server does not have.
+        """
         ...
 
 

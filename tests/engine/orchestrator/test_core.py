@@ -16,6 +16,7 @@ from engine.messages import (
     StageOutput,
     StageUpdate,
 )
+from engine.orchestrator import records
 from tests.engine.orchestrator.simulation import (
     CHUNK,
     CHUNKS_PER_UNIT,
@@ -655,6 +656,46 @@ def test_the_journal_of_a_long_session_does_not_grow() -> None:
         simulation.run()
     record = simulation.core._requests["a"]
     assert [len(stage.inputs) for stage in record.stages] == [0, 0]
+    simulation.settle()
+
+
+def test_what_a_paused_session_is_sent_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "MAX_INPUTS", 20)
+    simulation = started()
+    for name in ("text", "controls", "other"):
+        simulation.add(name, 1, resumable=True)
+        simulation.run()
+    for name in ("text", "controls"):
+        simulation.interact(name, "pause")
+    for number in range(30):
+        if not simulation.callers["text"].terminals:
+            simulation.update("text", 1, final=False)
+        simulation.interact("controls", "update", f"u{number}")
+        simulation.update("other", 1, final=False)
+        simulation.run()
+    # A segment that finds no room is not lost silently: the request fails. A control is refused.
+    (terminal,) = simulation.callers["text"].terminals
+    assert isinstance(terminal, ErrorMessage)
+    assert (terminal.code, terminal.param) == ("invalid_value", "text")
+    assert "input waiting" in terminal.message
+    acks = simulation.callers["controls"].acks
+    assert [ack for ack in acks if ack.startswith("error")] == [
+        f"error:u{n}" for n in range(20, 30)
+    ]
+    assert simulation.callers["other"].num_samples == 31 * UNIT
+    assert len(simulation.core._requests["controls"].stages[0].inputs) == 20
+    simulation.settle()
+
+
+def test_flushes_of_a_paused_session_take_no_room() -> None:
+    simulation = started()
+    simulation.add("a", 1, resumable=True)
+    simulation.run()
+    simulation.interact("a", "pause")
+    for number in range(100):
+        simulation.interact("a", "flush", f"f{number}")
+    assert len(simulation.core._requests["a"].stages[0].inputs) <= 1
+    assert simulation.callers["a"].acks[-100:] == [f"f{n}" for n in range(100)]
     simulation.settle()
 
 

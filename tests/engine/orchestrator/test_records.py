@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.messages import OutputRow
+from engine.orchestrator import records
 from engine.orchestrator.records import StageProgress
 
 
@@ -51,6 +54,24 @@ def test_a_checkpoint_within_an_input_keeps_that_input() -> None:
     assert not progress.note_checkpoint(1, 5)  # its start is where it was
     assert progress.note_checkpoint(2, 5)
     assert progress.checkpoint is None
+
+
+def test_a_journal_is_full_by_number_or_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "MAX_INPUTS", 3)
+    assert not journal("text", "flush").is_full
+    assert journal("text", "flush", "update").is_full
+    monkeypatch.setattr(records, "MAX_INPUT_BYTES", 100)
+    progress = StageProgress(num_inputs=1)
+    progress.append_update("r", {"audio": np.zeros(24, np.float32), "first_sample": 9}, final=False)
+    assert not progress.is_full
+    progress.append_update("r", {"text": "four"}, final=False)
+    assert progress.is_full
+    progress.note_checkpoint(2, 0)
+    assert not progress.is_full
+    progress.append_update("r", {"text": "x" * 96}, final=False)
+    assert progress.is_full
+    progress.cut()
+    assert not progress.is_full
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20), st.integers(0, 25))

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from server.app import create_app
+from server.engine_life import ServedEngine
 from server.settings import ServerSettings
 from tests.server.asgi_client import Answer, request
 from tests.server.fake_engine import FakeEngine
+from tests.server.talk.fake_cascade import FakeCascade, Plot
 
 FOLDER = Path(__file__).parents[3] / "server" / "page"
 NAMES = sorted(path.name for path in FOLDER.iterdir())
@@ -81,9 +83,21 @@ def test_every_address_is_relative_so_that_the_page_works_behind_a_prefix() -> N
 def test_every_file_that_the_page_or_its_modules_name_is_there() -> None:
     named = {Path(name).name for name in re.findall(r'"page/([^"]+)"', INDEX)}
     for path in FOLDER.glob("*.js"):
-        named |= set(re.findall(r'from "\./([^"]+)"', path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8")
+        named |= set(re.findall(r'(?:from "\./|new URL\(")([^"/]+\.js)"', text))
 
     assert named | {"index.html"} == set(NAMES)
+
+
+@pytest.mark.parametrize("talker", [None, ServedEngine(FakeCascade(Plot()))])
+def test_it_can_ask_whether_the_server_talks(talker: ServedEngine | None) -> None:
+    settings = ServerSettings(access_log=False, api_keys=("secret",))
+    answer = request(create_app(FakeEngine(), settings, None, talker), "GET", "/page/talk")
+
+    voices = [voice["id"] for voice in answer.json()["voices"]]
+    assert answer.json()["talks"] == (talker is not None)
+    assert voices == ([] if talker is None else ["anna"])
+    assert answer.headers["cache-control"] == "no-store"
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith((".js", ".css"))])

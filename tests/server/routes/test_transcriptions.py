@@ -6,11 +6,13 @@ import asyncio
 import io
 import json
 import re
+import tracemalloc
 import wave
 from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 from fastapi import FastAPI
 from openai.types.audio import (
     Transcription,
@@ -386,6 +388,26 @@ def test_a_long_recording_is_sent_window_by_window(app: FastAPI, engine: FakeTra
     assert windows[-1][0] + windows[-1][1] == 100 * RATE
 
 
+def test_three_hours_take_the_memory_of_some_windows(app: FastAPI, engine: FakeTranscriber) -> None:
+    hour = np.zeros(3600 * 8000, np.int16)
+    file = io.BytesIO()
+    with soundfile.SoundFile(file, "w", 8000, 1, "PCM_16", format="FLAC") as recording:
+        for _ in range(3):
+            recording.write(hour)
+    del hour
+    tracemalloc.start()
+    try:
+        form = multipart([("response_format", "verbose_json")], file.getvalue())
+        answer = request(app, "POST", PATH, **form, timeout_s=300.0).json()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert answer["duration"] == 3 * 3600
+    assert len(engine.ended[0].windows) == -(-3 * 3600 * RATE // WINDOW_SAMPLES)
+    assert peak_bytes < 32 * 1024 * 1024
+
+
 def test_a_recording_of_exactly_one_window_is_the_last_one(
     app: FastAPI, engine: FakeTranscriber
 ) -> None:
@@ -448,6 +470,69 @@ def test_beyond_the_tickets_the_answer_is_429() -> None:
 
     assert answer.status == 429
     assert "retry-after" in answer.headers
+
+
+class Upload:
+    """A client that has sent the beginning of its form and waits for ``goes_on``."""
+
+    def __init__(self) -> None:
+        self.has_begun, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.num_received = 0
+
+    def hold(self, flight: Exchange) -> None:
+        receive = flight.receive
+
+        async def held() -> Any:
+            self.num_received += 1
+            if self.num_received > 1:
+                self.has_begun.set()
+                await self.goes_on.wait()
+            return await receive()
+
+        flight.receive = held  # type: ignore[method-assign]
+
+
+def test_an_upload_holds_its_place_from_its_first_byte_on() -> None:
+    async def scenario() -> None:
+        engine = FakeTranscriber(hearing(), max_running=1)
+        engine.start()
+        app = create_app(FakeEngine(), transcriber=engine.served())
+        form = multipart([], wav(10.0))
+        upload = Upload()
+        slow = asyncio.create_task(exchange(app, "POST", PATH, **form, on_start=upload.hold))
+        await upload.has_begun.wait()
+        for _ in range(3):
+            assert (await exchange(app, "POST", PATH, **form)).status == 429
+        upload.goes_on.set()
+        assert (await slow).status == 200
+        assert engine.admission.num_taken == 0
+
+    asyncio.run(scenario())
+
+
+def test_an_upload_that_stands_still_loses_its_place() -> None:
+    engine = FakeTranscriber(hearing(), max_running=1)
+    engine.start()
+    app = create_app(FakeEngine(), ServerSettings(upload_timeout_s=0.01), engine.served())
+
+    answer = request(app, "POST", PATH, **multipart([], wav(10.0)), on_start=Upload().hold)
+
+    assert (answer.status, answer.error["code"]) == (408, "request_timeout")
+    assert engine.admission.num_taken == 0
+
+
+def test_a_client_that_asks_first_is_refused_before_it_sends() -> None:
+    engine = FakeTranscriber(hearing(), max_running=1)
+    settings = ServerSettings(max_upload_bytes=50_000)
+    app = create_app(FakeEngine(), settings, engine.served())
+    form = multipart([], wav(10.0))
+    form["headers"] |= {"expect": "100-continue", "content-length": str(len(form["body"]))}
+    for status in (413, 429):
+        upload = Upload()
+        answer = request(app, "POST", PATH, **form, on_start=upload.hold)
+        assert (answer.status, upload.num_received) == (status, 0)
+        if status == 413:
+            engine.admit()
 
 
 def test_a_lazy_engine_starts_with_the_first_request(engine: FakeTranscriber) -> None:

@@ -33,7 +33,7 @@ class FaultyStage(NotesStage):
         return output
 
     def _next_word(self, request_id: str) -> str:
-        words = self._requests[request_id].words
+        words = self._rows[request_id].words
         return words[0].text if words else ""
 
     def add(self, request: StageRequest) -> None:

@@ -60,7 +60,7 @@ def started(checkpoint: Path) -> Iterator[Vllm]:
     async def start() -> tuple[AsyncLLM, TokenEngine]:
         vllm = launch(llm)
         engine = TokenEngine(vllm, llm)
-        await engine.warm_up()
+        await engine.prepare()
         return vllm, engine
 
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +10,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from engine.messages import Fingerprint, Payload, StageInteraction, StageRequest, StageUpdate
+from engine.messages import Fingerprint, Payload, StageRequest, StageUpdate
 from worker.fingerprint import make_fingerprint
 from worker.models.hibari.acoustic import Code2Wav, SentenceStream
 from worker.models.hibari.prosody_net import bundled_voice
 from worker.models.hibari.shape import NEUTRAL, VoiceShape
 from worker.pcm import Int16Array, to_int16
+from worker.rows import AudioRow, RowStage, declare_sparse, replay_start
 from worker.stage_model import RowStatus, StageContext, StepOutput
 
 # First and last sample of a word in the request's stream, and its first and last character in the
@@ -41,35 +41,25 @@ _WARM_UP_ID = 43  # "a", any sound would do
 _PLAN = ((0, 24), (24, 48), (72, 96), (168, 192))
 
 
-@dataclass(slots=True)
-class Listening:
+@dataclass(slots=True, kw_only=True)
+class Listening(AudioRow):
     """A request, and the sentence of it that is being made into samples, the first of ``units``."""
 
-    units_done: int
-    done_position: int
-    skip_position: int
     cut_position: int
-    units: deque[dict[str, Any]] = field(default_factory=deque)
     stream: SentenceStream | None = None
     words: list[Word] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     num_pushed: int = 0  # frames of the open sentence
-    num_emitted: int = 0  # samples of the open sentence
-    is_open: bool = True
-
-    @property
-    def position(self) -> int:
-        return self.done_position + self.num_emitted
 
 
-class Code2WavStage:
+class Code2WavStage(RowStage[Listening]):
     """Opens a later sentence in a step of its own: that keeps every step short.
 
     Such a step has no audio, so a batch has strict subsets of its rows with audio.
     """
 
     def __init__(self) -> None:
-        self._requests: dict[str, Listening] = {}
+        super().__init__()
         self._models: dict[str, Code2Wav] = {}
         self._model_lock = threading.Lock()
 
@@ -87,32 +77,19 @@ class Code2WavStage:
         for num_frames in (_FIRST_STEP_FRAMES, *(size for _, size in _PLAN)):
             to_int16(stream.step(num_frames))
 
-    @property
-    def num_requests(self) -> int:
-        return len(self._requests)
-
     def add(self, request: StageRequest) -> None:
-        self._requests[request.request_id] = Listening(
-            request.first_unit,
-            request.start_position,
-            request.skip_position,
-            request.cut_position,
+        self._rows[request.request_id] = Listening(
+            cut_position=request.cut_position, **replay_start(request)
         )
 
     def update(self, update: StageUpdate) -> None:
-        request = self._requests[update.request_id]
+        request = self._rows[update.request_id]
         self.take_payload(request, update.payload)
         request.is_open = not update.final
 
-    def interact(self, interaction: StageInteraction) -> None:
-        raise ValueError(f"interactions are for the first stage, not this one: {interaction.kind}")
-
-    def abort(self, request_id: str) -> None:
-        self._requests.pop(request_id, None)
-
     def has_work(self, request_id: str) -> bool:
-        request = self._requests.get(request_id)
-        return request is not None and self.can_advance(request)
+        row = self._rows.get(request_id)
+        return row is not None and self.can_advance(row)
 
     def step(self, batch: Sequence[str]) -> StepOutput:
         audio: dict[str, Int16Array] = {}
@@ -121,7 +98,7 @@ class Code2WavStage:
         warnings: dict[str, list[str]] = {}
         rows: dict[str, RowStatus] = {}
         for request_id in batch:
-            request = self._requests[request_id]
+            request = self._rows[request_id]
             num_units, start = request.units_done, request.position
             sentence_start = request.done_position
             unit = request.units[0] if request.units else None
@@ -137,10 +114,8 @@ class Code2WavStage:
                 warnings[request_id], request.warnings = request.warnings, []
                 is_whole = request.units_done > num_units
                 sentences[request_id] = _sentence_part(unit, is_whole)
-            rows[request_id] = _status(request)
-        meta = {"req_id": list(audio), "sparse_audio": ["1"]}
-        outputs = {
-            "meta": meta,
+            rows[request_id] = request.status()
+        outputs = declare_sparse(list(audio)) | {
             "audio": list(audio.values()),
             "words": list(words.values()),
             "sentence": list(sentences.values()),
@@ -162,15 +137,14 @@ class Code2WavStage:
         else:
             self.extend_sentence(request, request.stream)
         stream = request.stream
-        start = request.position
         num_frames = step_frames(request)
-        samples = stream.step(num_frames)
         request.num_pushed += num_frames
-        request.num_emitted += len(samples)
+        to_send = request.emit(stream.step(num_frames))
         if stream.finished:
-            self._close(request)
-        skipped = min(max(request.skip_position - start, 0), len(samples))
-        return to_int16(samples[skipped:])
+            request.close_unit(request.units[0].get("num_inputs", 1))
+            request.num_pushed = 0
+            request.stream = None
+        return to_int16(to_send)
 
     # What another family's stage does in its own way.
 
@@ -181,7 +155,7 @@ class Code2WavStage:
 
     def can_advance(self, request: Listening) -> bool:
         """Whether a step would do something."""
-        return bool(request.units) or not request.is_open
+        return request.has_work
 
     def extend_sentence(self, request: Listening, stream: SentenceStream) -> None:
         """What is to be done before the sentence is stepped."""
@@ -208,14 +182,6 @@ class Code2WavStage:
             shape=VoiceShape(**unit["shape"]),
             skip_frames=num_skipped_frames(unit),
         )
-
-    @staticmethod
-    def _close(request: Listening) -> None:
-        unit = request.units.popleft()
-        request.units_done += unit.get("num_inputs", 1)
-        request.done_position += request.num_emitted
-        request.num_pushed = request.num_emitted = 0
-        request.stream = None
 
     def model(self, model_path: str) -> Code2Wav:
         """The decoder of a model file, loaded on first use; "" is the packaged one."""
@@ -265,12 +231,3 @@ def step_frames(request: Listening) -> int:
         return num_skipped_frames(unit) + _FIRST_STEP_FRAMES
     position = (request.position - request.cut_position) // FRAME_SAMPLES
     return next(size for first, size in reversed(_PLAN) if position >= first)
-
-
-def _status(request: Listening) -> RowStatus:
-    return RowStatus(
-        finished=not request.units and not request.is_open,
-        end_position=max(request.position, request.skip_position),
-        units_done=request.units_done,
-        done_position=request.done_position,
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ from worker.models.hibari.text.clean import unpack_clean
 from worker.models.hibari.text.phonemes import Phonemizer
 from worker.models.hibari.text_source import Speaker, SpokenChunk, TextSource
 from worker.models.hibari.units import make_unit
+from worker.rows import UnitStage
 from worker.seeds import nth_seed
-from worker.stage_model import RowStatus, StageContext, StepOutput
+from worker.stage_model import RowStatus, StageContext
 
 _WARM_UP_TEXT = "Good morning, everyone, and welcome to the show; we have a lot to talk about."
 
@@ -47,8 +47,17 @@ class _Request:
     text_ends: deque[tuple[int, int]] = field(default_factory=deque)
 
     @property
-    def is_finished(self) -> bool:
-        return not self.is_open and self.source.is_exhausted
+    def has_work(self) -> bool:
+        return not (self.is_open and self.source.is_exhausted)
+
+    def status(self) -> RowStatus:
+        return RowStatus(
+            finished=not self.is_open and self.source.is_exhausted,
+            end_position=max(self.position, self.skip_position),
+            units_done=self.units_done,
+            done_position=self.done_position,
+            checkpoint={"resume_at": self.resume_at},
+        )
 
     def feed(self, unit: int, text: str, offset: int) -> None:
         """A segment; what was spoken before a replay is left out."""
@@ -72,11 +81,13 @@ class _Request:
                 self.units_done = self.text_ends.popleft()[0] + 1
 
 
-class ProsodyStage:
+class ProsodyStage(UnitStage[_Request]):
     """One unit per request and step. Text is read lazily: a book starts as soon as a line."""
 
+    output_name = "unit"
+
     def __init__(self) -> None:
-        self._requests: dict[str, _Request] = {}
+        super().__init__()
         self._phonemizers = {british: Phonemizer(british) for british in (False, True)}
         self._nets: dict[str, ProsodyNet] = {}
         self._net_lock = threading.Lock()
@@ -89,10 +100,6 @@ class ProsodyStage:
         source.flush()
         while (chunk := source.take()) is not None:
             self._net("").run(chunk.phonemes.ids, 1.0)
-
-    @property
-    def num_requests(self) -> int:
-        return len(self._requests)
 
     def add(self, request: StageRequest) -> None:
         prompt = request.prompt
@@ -115,10 +122,10 @@ class ProsodyStage:
             state.source.put_clean(unpack_clean(prompt), state.resume_at)
         elif request.first_unit == 0:
             state.feed(0, prompt["text"], 0)
-        self._requests[request.request_id] = state
+        self._rows[request.request_id] = state
 
     def update(self, update: StageUpdate) -> None:
-        request = self._requests[update.request_id]
+        request = self._rows[update.request_id]
         payload = update.payload
         request.feed(update.unit, payload.get("text", ""), payload.get("text_offset", 0))
         if update.final:
@@ -127,7 +134,7 @@ class ProsodyStage:
 
     def interact(self, interaction: StageInteraction) -> None:
         """Flush: speak what is buffered. Update: another speaker for the text after it."""
-        request = self._requests[interaction.request_id]
+        request = self._rows[interaction.request_id]
         text_end = request.text_ends[-1][1] if request.text_ends else request.resume_at
         request.note_input(interaction.unit, text_end)
         if interaction.kind == "flush":
@@ -135,44 +142,20 @@ class ProsodyStage:
         else:
             request.source.update(_speaker(interaction.arguments))
 
-    def abort(self, request_id: str) -> None:
-        self._requests.pop(request_id, None)
-
-    def has_work(self, request_id: str) -> bool:
-        request = self._requests.get(request_id)
-        return request is not None and not (request.is_open and request.source.is_exhausted)
-
-    def step(self, batch: Sequence[str]) -> StepOutput:
-        units: dict[str, Payload] = {}
-        rows: dict[str, RowStatus] = {}
-        for request_id in batch:
-            request = self._requests[request_id]
-            try:
-                unit = self._next_unit(request)
-                rows[request_id] = _status(request)
-            except Exception as error:
-                rows[request_id] = RowStatus(error=error)
-                continue
-            if unit is not None:
-                units[request_id] = unit
-        meta = {"req_id": list(units), "sparse_audio": ["1"]}
-        return StepOutput({"meta": meta, "unit": list(units.values())}, rows)
-
     def fingerprint(self) -> Fingerprint:
         return make_fingerprint([Path(bundled_voice())])
 
-    def _next_unit(self, request: _Request) -> Payload | None:
-        """The next unit, or None if there is none now, or it was sent before a replay."""
-        chunk = request.source.take()
+    def next_unit(self, row: _Request) -> Payload | None:
+        chunk = row.source.take()
         if chunk is None:
-            if request.position == 0 and not request.is_resumable:
+            if row.position == 0 and not row.is_resumable:
                 raise InvalidRequestError("input holds nothing that can be spoken", param="input")
-            request.note_progress()
+            row.note_progress()
             return None
-        number = request.position
-        request.position += 1
-        request.note_progress()
-        return None if number < request.skip_position else self._make_unit(request, chunk, number)
+        number = row.position
+        row.position += 1
+        row.note_progress()
+        return None if number < row.skip_position else self._make_unit(row, chunk, number)
 
     def _make_unit(self, request: _Request, chunk: SpokenChunk, number: int) -> Payload:
         speaker = chunk.speaker
@@ -207,13 +190,3 @@ def load(_context: StageContext) -> ProsodyStage:
 
 def _speaker(prompt: dict[str, Any]) -> Speaker:
     return Speaker(prompt["speed"], prompt["british"], prompt["model_path"], prompt["shape"])
-
-
-def _status(request: _Request) -> RowStatus:
-    return RowStatus(
-        finished=request.is_finished,
-        end_position=max(request.position, request.skip_position),
-        units_done=request.units_done,
-        done_position=request.done_position,
-        checkpoint={"resume_at": request.resume_at},
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
@@ -12,13 +12,14 @@ import numpy as np
 import torch
 
 from engine.errors import ConfigError, StageFailedError
-from engine.messages import Fingerprint, StageInteraction, StageRequest, StageUpdate
+from engine.messages import Fingerprint, StageRequest, StageUpdate
 from worker.fingerprint import make_fingerprint
 from worker.models.lm_codec.codec import Codec, Place, load_codec, pick_device
 from worker.models.lm_codec.description import Description, load_description
 from worker.models.lm_codec.units import unpack_windows
 from worker.models.lm_codec.windows import Window, WindowCutter
 from worker.pcm import Int16Array, to_int16
+from worker.rows import AudioRow, RowStage, declare_sparse, replay_start
 from worker.stage_model import RowStatus, StageContext, StepOutput
 
 # First and last character of a passage in the request's text, and whether it ends with the chunk.
@@ -32,23 +33,7 @@ class _Unit:
     span: tuple[int, int]
 
 
-@dataclass(slots=True)
-class _Request:
-    """``num_emitted``: samples of the open unit, so far."""
-
-    units_done: int
-    done_position: int
-    skip_position: int
-    units: deque[_Unit] = field(default_factory=deque)
-    num_emitted: int = 0
-    is_open: bool = True
-
-    @property
-    def position(self) -> int:
-        return self.done_position + self.num_emitted
-
-
-class CodecStage:
+class CodecStage(RowStage[AudioRow]):
     """Holds no state between windows: each one brings what is around it.
 
     Windows of equal length are decoded as one batch. Without padding, what a request gets does not
@@ -56,13 +41,9 @@ class CodecStage:
     """
 
     def __init__(self, codec: Codec, device: torch.device) -> None:
+        super().__init__()
         self._codec = codec
         self._device = device
-        self._requests: dict[str, _Request] = {}
-
-    @property
-    def num_requests(self) -> int:
-        return len(self._requests)
 
     def warm_up(self, description: Description) -> None:
         """Decode each size of window once: kernels are chosen and memory is taken at first use."""
@@ -73,49 +54,37 @@ class CodecStage:
             self._decode([(Place(0, window.first_frame - window.num_left), window)])
 
     def add(self, request: StageRequest) -> None:
-        self._requests[request.request_id] = _Request(
-            request.first_unit, request.start_position, request.skip_position
-        )
+        self._rows[request.request_id] = AudioRow(**replay_start(request))
 
     def update(self, update: StageUpdate) -> None:
-        request = self._requests[update.request_id]
+        row = self._rows[update.request_id]
         unit = update.payload.get("unit")
         if unit is not None:
             windows = deque(unpack_windows(unit))
-            request.units.append(_Unit(windows, unit["seed"], tuple(unit["span"])))
-        request.is_open = not update.final
-
-    def interact(self, interaction: StageInteraction) -> None:
-        raise ValueError(f"interactions are for the first stage, not this one: {interaction.kind}")
-
-    def abort(self, request_id: str) -> None:
-        self._requests.pop(request_id, None)
-
-    def has_work(self, request_id: str) -> bool:
-        request = self._requests.get(request_id)
-        return request is not None and (bool(request.units) or not request.is_open)
+            row.units.append(_Unit(windows, unit["seed"], tuple(unit["span"])))
+        row.is_open = not update.final
 
     def step(self, batch: Sequence[str]) -> StepOutput:
-        heads = {rid: self._requests[rid].units[0] for rid in batch if self._requests[rid].units}
+        heads = {rid: self._rows[rid].units[0] for rid in batch if self._rows[rid].units}
         audio: dict[str, Int16Array] = {}
         sentences: dict[str, SentencePart] = {}
         rows: dict[str, RowStatus] = {}
         for request_id, samples in self._decode_heads(heads).items():
-            request, unit = self._requests[request_id], heads[request_id]
+            row, unit = self._rows[request_id], heads[request_id]
             if isinstance(samples, Exception):
                 rows[request_id] = RowStatus(error=samples)
                 continue
-            window, start = unit.windows.popleft(), request.position
-            _advance(request, len(samples))
-            skipped = min(max(request.skip_position - start, 0), len(samples))
-            if skipped < len(samples):
-                audio[request_id] = samples[skipped:]
+            window = unit.windows.popleft()
+            to_send = row.emit(samples)
+            if not unit.windows:
+                row.close_unit()
+            if len(to_send):
+                audio[request_id] = to_send
                 sentences[request_id] = (*unit.span, window.is_last)
         for request_id in batch:
-            rows.setdefault(request_id, _status(self._requests[request_id]))
-        meta = {"req_id": list(audio), "sparse_audio": ["1"]}
+            rows.setdefault(request_id, self._rows[request_id].status())
         outputs = {"audio": list(audio.values()), "sentence": list(sentences.values())}
-        return StepOutput({"meta": meta} | outputs, rows)
+        return StepOutput(declare_sparse(list(audio)) | outputs, rows)
 
     def fingerprint(self) -> Fingerprint:
         return make_fingerprint(self._codec.files, torch.get_num_threads())
@@ -189,21 +158,3 @@ def load(context: StageContext) -> CodecStage:
     stage = CodecStage(load_codec(description.codec, tuple(columns), device), device)
     stage.warm_up(description)
     return stage
-
-
-def _advance(request: _Request, num_samples: int) -> None:
-    request.num_emitted += num_samples
-    if not request.units[0].windows:
-        request.units.popleft()
-        request.units_done += 1
-        request.done_position += request.num_emitted
-        request.num_emitted = 0
-
-
-def _status(request: _Request) -> RowStatus:
-    return RowStatus(
-        finished=not request.units and not request.is_open,
-        end_position=max(request.position, request.skip_position),
-        units_done=request.units_done,
-        done_position=request.done_position,
-    )

@@ -8,14 +8,14 @@ A request's prompt says which (``mode``). Its audio comes in updates: ``audio`` 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.messages import Fingerprint, Payload, StageInteraction, StageRequest, StageUpdate
 from worker.fingerprint import make_fingerprint
 from worker.models.silero_vad.ears import Ear, open_ear
 from worker.models.silero_vad.probabilities import SpeechNet, model_path
-from worker.stage_model import RowStatus, StageContext, StepOutput
+from worker.rows import UnitStage
+from worker.stage_model import RowStatus, StageContext
 
 
 @dataclass(slots=True)
@@ -54,19 +54,17 @@ class _Request:
         )
 
 
-class VadStage:
-    """One unit per request and step."""
+class VadStage(UnitStage[_Request]):
+    """What was heard, a unit at a time."""
+
+    output_name = "heard"
 
     def __init__(self, net: SpeechNet) -> None:
+        super().__init__()
         self._net = net
-        self._requests: dict[str, _Request] = {}
-
-    @property
-    def num_requests(self) -> int:
-        return len(self._requests)
 
     def add(self, request: StageRequest) -> None:
-        self._requests[request.request_id] = _Request(
+        self._rows[request.request_id] = _Request(
             ear=open_ear(self._net, request.prompt, request.first_unit),
             first_unit=request.first_unit,
             is_open=request.resumable,
@@ -78,37 +76,17 @@ class VadStage:
 
     def update(self, update: StageUpdate) -> None:
         """More audio. A replay sends the final update even if that is done with."""
-        request = self._requests[update.request_id]
+        request = self._rows[update.request_id]
         request.is_open = not update.final
         if update.unit >= request.first_unit:
             request.ear.put(update)
 
     def interact(self, interaction: StageInteraction) -> None:
         """Flush: a turn ends here. Update: other settings from here on."""
-        self._requests[interaction.request_id].ear.put(interaction)
+        self._rows[interaction.request_id].ear.put(interaction)
 
-    def abort(self, request_id: str) -> None:
-        self._requests.pop(request_id, None)
-
-    def has_work(self, request_id: str) -> bool:
-        request = self._requests.get(request_id)
-        return request is not None and request.has_work
-
-    def step(self, batch: Sequence[str]) -> StepOutput:
-        units: dict[str, Payload] = {}
-        rows: dict[str, RowStatus] = {}
-        for request_id in batch:
-            request = self._requests[request_id]
-            try:
-                unit = request.advance()
-            except Exception as error:
-                rows[request_id] = RowStatus(error=error)
-                continue
-            rows[request_id] = request.status()
-            if unit is not None:
-                units[request_id] = unit
-        meta = {"req_id": list(units), "sparse_audio": ["1"]}
-        return StepOutput({"meta": meta, "heard": list(units.values())}, rows)
+    def next_unit(self, row: _Request) -> Payload | None:
+        return row.advance()
 
     def fingerprint(self) -> Fingerprint:
         return make_fingerprint([model_path()])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from engine.messages import Fingerprint, StageInteraction, StageRequest, StageUpdate
 from worker.fingerprint import make_fingerprint
-from worker.stage_model import RowStatus, StageContext, StepOutput
+from worker.rows import UnitStage
+from worker.stage_model import RowStatus, StageContext
 
 # A short word gives 50 ms, a long one 400 ms.
 _SAMPLES_PER_CHAR = 1200
@@ -46,6 +46,10 @@ class _Request:
         self.words.extend(words[done:])
         self.num_inputs = unit + 1
 
+    @property
+    def has_work(self) -> bool:
+        return bool(self.words) or not self.is_open
+
     def status(self) -> RowStatus:
         head = self.words[0] if self.words else None
         return RowStatus(
@@ -57,15 +61,10 @@ class _Request:
         )
 
 
-class NotesStage:
+class NotesStage(UnitStage[_Request]):
     """Emits one unit (``hz``, ``num_samples``) per request and step."""
 
-    def __init__(self) -> None:
-        self._requests: dict[str, _Request] = {}
-
-    @property
-    def num_requests(self) -> int:
-        return len(self._requests)
+    output_name = "note"
 
     def add(self, request: StageRequest) -> None:
         prompt = request.prompt
@@ -81,33 +80,30 @@ class NotesStage:
         )
         if request.first_unit == 0:
             state.feed(0, prompt["text"])
-        self._requests[request.request_id] = state
+        self._rows[request.request_id] = state
 
     def update(self, update: StageUpdate) -> None:
-        request = self._requests[update.request_id]
+        request = self._rows[update.request_id]
         request.feed(update.unit, update.payload.get("text", ""))
         request.is_open = not update.final
 
     def interact(self, interaction: StageInteraction) -> None:
         """A flush changes nothing here: each word is spoken at once. An update sets the pitch."""
-        request = self._requests[interaction.request_id]
+        request = self._rows[interaction.request_id]
         if interaction.kind == "update":
             request.base_hz = interaction.arguments["base_hz"]
         request.feed(interaction.unit, "")
 
-    def abort(self, request_id: str) -> None:
-        self._requests.pop(request_id, None)
-
-    def has_work(self, request_id: str) -> bool:
-        request = self._requests.get(request_id)
-        return request is not None and (bool(request.words) or not request.is_open)
-
-    def step(self, batch: Sequence[str]) -> StepOutput:
-        notes = {rid: _next_note(self._requests[rid]) for rid in batch}
-        routed = {rid: note for rid, note in notes.items() if note is not None}
-        meta = {"req_id": list(routed), "sparse_audio": ["1"]}
-        outputs = {"meta": meta, "note": list(routed.values())}
-        return StepOutput(outputs, {rid: self._requests[rid].status() for rid in batch})
+    def next_unit(self, row: _Request) -> dict[str, float] | None:
+        if not row.words:
+            return None
+        word = row.words.popleft()
+        row.position += 1
+        if row.position <= row.skip_position:
+            return None
+        pitch = zlib.crc32(word.text.encode()) % _NUM_PITCHES
+        num_samples = _SAMPLES_PER_CHAR * min(len(word.text), _MAX_CHARS)
+        return {"hz": word.base_hz * 2 ** (pitch / 12), "num_samples": num_samples}
 
     def fingerprint(self) -> Fingerprint:
         return make_fingerprint([])
@@ -115,16 +111,3 @@ class NotesStage:
 
 def load(_context: StageContext) -> NotesStage:
     return NotesStage()
-
-
-def _next_note(request: _Request) -> dict[str, float] | None:
-    """The next word's note; None if there is no word, or if it was sent before a replay."""
-    if not request.words:
-        return None
-    word = request.words.popleft()
-    request.position += 1
-    if request.position <= request.skip_position:
-        return None
-    pitch = zlib.crc32(word.text.encode()) % _NUM_PITCHES
-    num_samples = _SAMPLES_PER_CHAR * min(len(word.text), _MAX_CHARS)
-    return {"hz": word.base_hz * 2 ** (pitch / 12), "num_samples": num_samples}

@@ -32,6 +32,9 @@ class EndpointOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     ``base_url`` and ``model`` may come from the environment (``base_url_env``, ``model_env``), the
     key always does: ``api_key_env`` names its variable. ``timeout_s`` bounds the wait for the next
     piece of an answer. ``max_retries`` counts tries after a first one that got no answer at all.
+    ``opens_reasoning``: the model's chat template ends with ``<think>``, so that its answers begin
+    inside their reasoning (DeepSeek-R1, Qwen3-Thinking) and only ``</think>`` is seen of it. A
+    server that takes the reasoning out of the answer does not need it.
     """
 
     base_url: str | None = None
@@ -41,6 +44,7 @@ class EndpointOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     api_key_env: str = "OPENAI_API_KEY"
     timeout_s: float = 60.0
     max_retries: int = 1
+    opens_reasoning: bool = False
     extra_body: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -72,6 +76,7 @@ class Endpoint:
                 f"{options.base_url_env} (such as http://127.0.0.1:11434/v1) and "
                 f"{options.model_env}, or base_url and model among the stage's options"
             )
+        self.opens_reasoning = options.opens_reasoning
         self._extra_body = options.extra_body
         self._client = AsyncOpenAI(
             base_url=self.base_url,
@@ -124,7 +129,10 @@ class Endpoint:
 
 
 def _read_chunk(chunk: Any) -> Thought | None:
-    """A chunk of the stream; None if it says nothing. Other servers leave out what they like."""
+    """A chunk of the stream; None if it says nothing. Other servers leave out what they like.
+
+    Reasoning in a field of its own (``reasoning``, ``reasoning_content``) is no part of the answer.
+    """
     thought = Thought()
     if chunk.usage is not None:
         thought.usage = _read_usage(chunk.usage)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
 
 class HermesCalls:
@@ -25,6 +25,11 @@ class HermesCalls:
         self._is_open = False
         self.num_calls = 0
 
+    @property
+    def is_open(self) -> bool:
+        """In the middle of a call."""
+        return self._is_open
+
     def feed(self, text: str) -> tuple[str, list[dict[str, Any]]]:
         """What is text after all, and the calls that are whole now."""
         self._held += text
@@ -37,10 +42,10 @@ class HermesCalls:
     def finish(self) -> str:
         """The text has ended; what was held back of it."""
         rest, self._held = self._held, ""
-        return _OPEN + rest if self._is_open else rest
+        return OPEN + rest if self._is_open else rest
 
     def _advance(self, told: list[str], calls: list[dict[str, Any]]) -> bool:
-        tag = _CLOSE if self._is_open else _OPEN
+        tag = CLOSE if self._is_open else OPEN
         before, found, behind = self._held.partition(tag)
         if not found:
             if not self._is_open:
@@ -51,7 +56,7 @@ class HermesCalls:
         if self._is_open:
             call = self._read(before)
             if call is None:
-                told.append(_OPEN + before + _CLOSE)
+                told.append(OPEN + before + CLOSE)
             else:
                 calls.append(call)
         else:
@@ -78,7 +83,7 @@ class HermesCalls:
 
 def _num_held(text: str) -> int:
     """Characters at the end that may be the beginning of a call."""
-    for size in range(min(len(_OPEN) - 1, len(text)), 0, -1):
-        if _OPEN.startswith(text[-size:]):
+    for size in range(min(len(OPEN) - 1, len(text)), 0, -1):
+        if OPEN.startswith(text[-size:]):
             return size
     return 0

@@ -24,10 +24,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.errors import StageFailedError, UnavailableError
-from engine.messages import Fingerprint, Payload, StageInteraction, StageRequest, StageUpdate
+from engine.messages import Fingerprint, Payload, StageRequest, StageUpdate
 from worker.fingerprint import make_fingerprint
 from worker.models.thinker.endpoint import Endpoint, EndpointOptions, Thought
-from worker.models.thinker.spoken import SpokenText
+from worker.models.thinker.spoken import OPENING, SpokenText
+from worker.rows import RowStage, declare_sparse
 from worker.stage_model import Readiness, RowStatus, StageContext, StepOutput
 
 logger = logging.getLogger("voxloom.worker.models.thinker")
@@ -39,9 +40,13 @@ _MAX_WAITING = 256
 
 @dataclass(slots=True)
 class _Request:
-    """An answer. ``thoughts`` is shared with the event loop's thread (deques are safe for that)."""
+    """An answer. ``thoughts`` is shared with the event loop's thread (deques are safe for that).
+
+    ``opening`` is what belongs before the first of its text, and has not been told yet.
+    """
 
     prompt: dict[str, Any]
+    opening: str = ""
     position: int = 0
     spoken: SpokenText = field(default_factory=SpokenText)
     thoughts: deque[Thought] = field(default_factory=deque)
@@ -51,56 +56,46 @@ class _Request:
     error: Exception | None = None
 
     @property
-    def has_news(self) -> bool:
+    def has_work(self) -> bool:
         return bool(self.thoughts) or self.has_ended
 
 
-class ThinkerStage:
+class ThinkerStage(RowStage[_Request]):
     """One thought per request and step: all that has come since the last."""
 
     def __init__(self, endpoint: Endpoint, readiness: Readiness, *, is_first: bool) -> None:
+        super().__init__()
         self._endpoint = endpoint
         self._readiness = readiness
         self._is_first = is_first
-        self._requests: dict[str, _Request] = {}
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="thinker", daemon=True).start()
-
-    @property
-    def num_requests(self) -> int:
-        return len(self._requests)
 
     def add(self, request: StageRequest) -> None:
         if request.skip_position > 0:
             raise UnavailableError("the answer was lost in the middle; ask again")
-        state = _Request(request.prompt)
-        self._requests[request.request_id] = state
+        opening = OPENING if self._endpoint.opens_reasoning else ""
+        state = _Request(request.prompt, opening)
+        self._rows[request.request_id] = state
         if self._is_first:
             self._begin(request.request_id, state)
 
     def update(self, update: StageUpdate) -> None:
         """What the stages before have made of the request; with the last of it thinking begins."""
-        state = self._requests[update.request_id]
+        state = self._rows[update.request_id]
         if update.final and state.task is None:
             self._begin(update.request_id, state)
 
-    def interact(self, interaction: StageInteraction) -> None:
-        raise ValueError(f"an answer takes no {interaction.kind}")
-
     def abort(self, request_id: str) -> None:
-        state = self._requests.pop(request_id, None)
+        state = self._rows.pop(request_id, None)
         if state is not None and state.task is not None:
             state.task.cancel()
-
-    def has_work(self, request_id: str) -> bool:
-        state = self._requests.get(request_id)
-        return state is not None and state.has_news
 
     def step(self, batch: Sequence[str]) -> StepOutput:
         units: dict[str, Payload] = {}
         rows: dict[str, RowStatus] = {}
         for request_id in batch:
-            state = self._requests[request_id]
+            state = self._rows[request_id]
             # Asked first: what comes behind the end would be lost.
             has_ended = state.has_ended
             unit = self._collect(state, has_ended)
@@ -109,8 +104,8 @@ class ThinkerStage:
                 units[request_id] = unit
             error = state.error if has_ended else None
             rows[request_id] = RowStatus(has_ended, state.position, error=error)
-        meta = {"req_id": list(units), "sparse_audio": ["1"]}
-        return StepOutput({"meta": meta, "thought": list(units.values())}, rows)
+        outputs = declare_sparse(list(units)) | {"thought": list(units.values())}
+        return StepOutput(outputs, rows)
 
     def fingerprint(self) -> Fingerprint:
         return make_fingerprint([])
@@ -141,6 +136,9 @@ class ThinkerStage:
         unit: Payload = {"calls": [], "finish_reason": None, "usage": None}
         while state.thoughts:
             thought = state.thoughts.popleft()
+            if thought.text and state.opening:
+                delta.append(state.opening)
+                state.opening = ""
             delta.append(thought.text)
             unit["calls"] += thought.calls
             unit["finish_reason"] = thought.finish_reason or unit["finish_reason"]

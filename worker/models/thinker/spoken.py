@@ -6,6 +6,7 @@ knows how they sound; here whole blocks are left out.
 
     state      leads to   at
     TEXT       REASONING  <think>, <thinking> or <reasoning>
+    TEXT       TEXT       a closing tag of these that nothing opened: it is not read itself
     TEXT       CODE       a line that begins with three backticks or tildes
     REASONING  TEXT       the closing tag of the kind that opened it
     CODE       TEXT       the end of a line that holds the fence which opened it
@@ -17,7 +18,10 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
-_TAGS = tuple(f"<{name}>" for name in ("think", "thinking", "reasoning"))
+REASONING_TAGS = tuple(f"<{name}>" for name in ("think", "thinking", "reasoning"))
+# What belongs before an answer that begins inside its reasoning: so the two can be told apart.
+OPENING = f"{REASONING_TAGS[0]}\n"
+_STRAY_TAGS = tuple(f"</{tag[1:]}" for tag in REASONING_TAGS)
 # As in CommonMark: up to three spaces before a fence of at least three marks.
 _FENCE = re.compile(r" {0,3}(```+|~~~+)[^`~]")
 _FENCE_BEGINNING = re.compile(r" {0,3}(`*|~*)")
@@ -80,14 +84,17 @@ class SpokenText:
         self._held += char
         while self._held and not self._may_open():
             self._release()
-        if self._held in _TAGS:
+        if self._held in REASONING_TAGS:
             self._open(State.REASONING, f"</{self._held[1:]}")
+        elif self._held in _STRAY_TAGS:
+            self._end_piece()
+            self._close()
         elif self._is_line_start and (fence := _FENCE.fullmatch(self._held)):
             self._open(State.CODE, fence[1])
             self._held = "" if char == "\n" else char
 
     def _may_open(self) -> bool:
-        if any(tag.startswith(self._held) for tag in _TAGS):
+        if any(tag.startswith(self._held) for tag in (*REASONING_TAGS, *_STRAY_TAGS)):
             return True
         if not self._is_line_start:
             return False

@@ -7,15 +7,18 @@ same thoughts as those of a model elsewhere (``worker.models.thinker.openai_stag
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from engine.errors import ConfigError, InvalidRequestError
+from engine.errors import ConfigError, InvalidRequestError, UnavailableError
 from engine.messages import Payload, SamplingParams, StageInteraction, StageRequest, StageUpdate
-from worker.models.thinker.hermes_calls import HermesCalls
+from worker.models.thinker.chat_prompt import open_reasoning, template_messages
+from worker.models.thinker.hermes_calls import CLOSE, OPEN, HermesCalls
 from worker.models.thinker.spoken import SpokenText
+from worker.models.thinker.tool_choice import Tooling, read_tooling
 from worker.stage_model import StageContext
 from worker.vllm.adapter import Burst, Passage, PassageSource, Row
 from worker.vllm.sampling import TokenSampling, read_sampling
@@ -50,26 +53,38 @@ class ChatAdapter:
         self._is_first = is_first
 
     def open(self, request: StageRequest, companions: Mapping[str, StageRequest]) -> PassageSource:
+        question = self.read_question(request)
+        return ChatSource(self, question, request.first_passage, is_whole=self._is_first)
+
+    def read_question(self, request: StageRequest) -> Question:
+        """Raises ``InvalidRequestError`` for what the model cannot do."""
         prompt = request.prompt
-        if prompt.get("tooling", {}).get("tools") and self._options.tool_format == "none":
+        given = prompt.get("tooling", {})
+        if given.get("tools") and self._options.tool_format == "none":
             raise InvalidRequestError("tools: this model calls none", param="tools")
+        tooling = read_tooling(given)
+        if tooling.schema is not None and request.prefix_tokens:
+            # What holds a call to its schema begins with the call.
+            raise UnavailableError("the answer was lost in the middle; ask again")
         sampling = self._sampling(prompt.get("sampling", {}))
-        return ChatSource(self, prompt, sampling, request.first_passage, is_whole=self._is_first)
+        if tooling.is_single:
+            sampling = replace(sampling, stop=(*sampling.stop, CLOSE), json_schema=tooling.schema)
+        return Question(prompt["messages"], tooling, sampling)
 
     def model_files(self) -> Sequence[Path]:
         return ()
 
-    def render(self, prompt: dict[str, Any]) -> list[int]:
-        """The token ids of the messages. Raises ``InvalidRequestError``."""
-        tooling = prompt.get("tooling", {})
-        tools = tooling.get("tools") if tooling.get("tool_choice") != "none" else None
+    def render(self, question: Question) -> tuple[list[int], str]:
+        """The token ids of the prompt, and what of the answer is in it already: it belongs before
+        what the model writes. Raises ``InvalidRequestError``.
+        """
+        messages = self.shown(question.messages)
         try:
-            ids = self._tokenizer.apply_chat_template(
-                _flat(prompt["messages"]),
-                tools=tools,
+            text: str = self._tokenizer.apply_chat_template(
+                messages,
+                tools=question.tooling.shown or None,
                 add_generation_prompt=True,
-                tokenize=True,
-                return_dict=False,
+                tokenize=False,
                 **self._options.template,
             )
         except Exception as error:  # templates are programs, and refuse as they like
@@ -77,7 +92,17 @@ class ChatAdapter:
                 f"the model's chat template refused the messages: {str(error)[:200]}",
                 param="messages",
             ) from error
-        return list(ids)
+        tag = open_reasoning(text)
+        begun = f"{tag}\n" if tag else ""
+        if question.tooling.schema is not None:
+            call = f"</{tag[1:]}\n\n{OPEN}\n" if tag else f"{OPEN}\n"
+            text, begun = text + call, begun + call
+        # The template has put in what the tokenizer would add.
+        return list(self._tokenizer.encode(text, add_special_tokens=False)), begun
+
+    def shown(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The messages as the template gets them. Raises ``InvalidRequestError``."""
+        return template_messages(messages)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(list(token_ids), skip_special_tokens=True)
@@ -103,21 +128,28 @@ class ChatAdapter:
         return read_sampling(params, defaults)
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a request asks of the model."""
+
+    messages: list[dict[str, Any]]
+    tooling: Tooling
+    sampling: TokenSampling
+
+
 class ChatSource:
     """A ``PassageSource`` of one passage. Behind other stages it begins with their last output."""
 
     def __init__(
         self,
         adapter: ChatAdapter,
-        prompt: dict[str, Any],
-        sampling: TokenSampling,
+        question: Question,
         first_passage: int,
         *,
         is_whole: bool,
     ) -> None:
         self._adapter = adapter
-        self._prompt = prompt
-        self._sampling = sampling
+        self._question = question
         self._is_whole = is_whole
         self._is_taken = first_passage > 0
 
@@ -131,12 +163,12 @@ class ChatSource:
         if self._is_taken or not self._is_whole:
             return None
         self._is_taken = True
-        ids = self._adapter.render(self._prompt)
+        ids, begun = self._adapter.render(self._question)
         return Passage(
             number=0,
             rows=(Row(None, ids),),
-            sampling=self._sampling,
-            sink=ThoughtSink(self._adapter, len(ids)),
+            sampling=self._question.sampling,
+            sink=ThoughtSink(self._adapter, len(ids), begun),
             wants_text=True,
         )
 
@@ -146,12 +178,13 @@ class ChatSource:
 
 
 class ThoughtSink:
-    """A ``TokenSink``: tokens to thoughts."""
+    """A ``TokenSink``: tokens to thoughts. ``begun`` is text that comes before theirs."""
 
-    def __init__(self, adapter: ChatAdapter, num_prompt_tokens: int) -> None:
+    def __init__(self, adapter: ChatAdapter, num_prompt_tokens: int, begun: str = "") -> None:
         self._adapter = adapter
         self._num_prompt_tokens = num_prompt_tokens
         self._num_tokens = 0
+        self._begun = begun
         self._spoken = SpokenText()
         self._calls = HermesCalls()
 
@@ -160,7 +193,12 @@ class ThoughtSink:
         # A replay has the tokens and not their text.
         is_replay = not burst.text and len(burst.token_ids) > 1 and not burst.position
         text = self._adapter.decode(burst.token_ids) if is_replay else burst.text
-        delta, calls = self._calls.feed(text)
+        delta, calls = self._calls.feed(self._begun + text)
+        self._begun = ""
+        if burst.finish_reason == "stop" and self._calls.is_open:
+            # Where one call is all there may be, its end is what the model was stopped at.
+            rest, last = self._calls.feed(CLOSE)
+            delta, calls = delta + rest, calls + last
         if burst.finish_reason is not None:
             delta += self._calls.finish()
         pieces = self._spoken.feed(delta)
@@ -203,14 +241,3 @@ def load(context: StageContext) -> ChatAdapter:
     if not tokenizer.chat_template:
         raise ConfigError(f"the tokenizer of {name!r} has no chat template: it is no chat model")
     return ChatAdapter(tokenizer, options, is_first=context.stage_id == 0)
-
-
-def _flat(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages with content as text: most templates know no parts."""
-    return [message | {"content": _text(message.get("content"))} for message in messages]
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(part.get("text", "") for part in content if part.get("type") == "text")
-    return content or ""

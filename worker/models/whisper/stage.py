@@ -8,13 +8,12 @@ after it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from engine.messages import Fingerprint, Payload, StageInteraction, StageRequest, StageUpdate
+from engine.messages import Fingerprint, Payload, StageRequest, StageUpdate
 from worker.models.whisper.recogniser import (
     SAMPLE_RATE,
     Recogniser,
@@ -23,7 +22,8 @@ from worker.models.whisper.recogniser import (
     WhisperOptions,
     language_name,
 )
-from worker.stage_model import RowStatus, StageContext, StepOutput
+from worker.rows import UnitStage
+from worker.stage_model import RowStatus, StageContext
 
 
 @dataclass(slots=True)
@@ -39,6 +39,18 @@ class _Request:
     queue: deque[StageUpdate] = field(default_factory=deque)
     guess: tuple[int, Transcript] | None = None
     language: str | None = None
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.queue) or not self.is_open
+
+    def status(self) -> RowStatus:
+        return RowStatus(
+            finished=not (self.is_open or self.queue),
+            end_position=max(self.position, self.skip_position),
+            units_done=self.units_done,
+            done_position=self.done_position,
+        )
 
     def next_heard(self) -> Payload | None:
         """The next unit that has speech worth recognising; those before it are done with."""
@@ -58,19 +70,17 @@ class _Request:
         return any(h["speech"] is not None and h["guess"] != heard["guess"] for h in later)
 
 
-class WhisperStage:
+class WhisperStage(UnitStage[_Request]):
     """One chunk or turn per request and step."""
 
-    def __init__(self, recogniser: Recogniser) -> None:
-        self._recogniser = recogniser
-        self._requests: dict[str, _Request] = {}
+    output_name = "transcript"
 
-    @property
-    def num_requests(self) -> int:
-        return len(self._requests)
+    def __init__(self, recogniser: Recogniser) -> None:
+        super().__init__()
+        self._recogniser = recogniser
 
     def add(self, request: StageRequest) -> None:
-        self._requests[request.request_id] = _Request(
+        self._rows[request.request_id] = _Request(
             is_open=True,
             first_unit=request.first_unit,
             position=request.start_position,
@@ -81,55 +91,29 @@ class WhisperStage:
 
     def update(self, update: StageUpdate) -> None:
         """More that was heard. Raises ``InvalidRequestError`` for what the weights cannot do."""
-        request = self._requests[update.request_id]
+        request = self._rows[update.request_id]
         request.is_open = not update.final
         if update.unit >= request.first_unit and update.payload:
             self._recogniser.check(_wanted(update.payload["heard"]))
             request.queue.append(update)
 
-    def interact(self, interaction: StageInteraction) -> None:
-        raise ValueError(f"interactions are for the first stage, not this one: {interaction.kind}")
-
-    def abort(self, request_id: str) -> None:
-        self._requests.pop(request_id, None)
-
-    def has_work(self, request_id: str) -> bool:
-        request = self._requests.get(request_id)
-        return request is not None and (bool(request.queue) or not request.is_open)
-
-    def step(self, batch: Sequence[str]) -> StepOutput:
-        units: dict[str, Payload] = {}
-        rows: dict[str, RowStatus] = {}
-        for request_id in batch:
-            request = self._requests[request_id]
-            try:
-                unit = self._next_transcript(request)
-            except Exception as error:
-                rows[request_id] = RowStatus(error=error)
-                continue
-            rows[request_id] = _status(request)
-            if unit is not None:
-                units[request_id] = unit
-        meta = {"req_id": list(units), "sparse_audio": ["1"]}
-        return StepOutput({"meta": meta, "transcript": list(units.values())}, rows)
-
     def fingerprint(self) -> Fingerprint:
         return self._recogniser.fingerprint()
 
-    def _next_transcript(self, request: _Request) -> Payload | None:
-        heard = request.next_heard()
+    def next_unit(self, row: _Request) -> Payload | None:
+        heard = row.next_heard()
         if heard is None:
-            request.done_position = request.position
+            row.done_position = row.position
             return None
-        transcript = self._transcribe(request, heard)
+        transcript = self._transcribe(row, heard)
         if heard["kind"] == "guess":
-            request.guess = (heard["guess"], transcript)
-            request.done_position = request.position
+            row.guess = (heard["guess"], transcript)
+            row.done_position = row.position
             return None
-        request.guess = None
-        request.position += 1
-        request.done_position = request.position
-        if request.position <= request.skip_position:
+        row.guess = None
+        row.position += 1
+        row.done_position = row.position
+        if row.position <= row.skip_position:
             return None
         return _payload(heard, transcript)
 
@@ -169,12 +153,3 @@ def _payload(heard: Payload, transcript: Transcript) -> dict[str, Any]:
         "text": "".join(segment["text"] for segment in transcript.segments).strip(),
         "segments": transcript.segments,
     }
-
-
-def _status(request: _Request) -> RowStatus:
-    return RowStatus(
-        finished=not (request.is_open or request.queue),
-        end_position=max(request.position, request.skip_position),
-        units_done=request.units_done,
-        done_position=request.done_position,
-    )

@@ -19,9 +19,12 @@ RATE = 24000
 
 
 class TwoVoices:
-    def check_voice(self, name: str, path: str) -> None:
-        if name not in ("anna", "ben"):
+    """Anna, whom some call alloy, and Ben."""
+
+    def find_voice(self, name: str, path: str) -> str:
+        if name not in ("anna", "ben", "alloy"):
             raise InvalidRequestError("unknown voice; the voices are: anna, ben", param=path)
+        return "anna" if name == "alloy" else name
 
 
 def counting_ids() -> Callable[[str], str]:

@@ -89,6 +89,10 @@ BAD_UPDATES: list[tuple[dict[str, Any], str]] = [
         {"audio": {"input": {"transcription": {"language": "no language"}}}},
         "session.audio.input.transcription.language",
     ),
+    (
+        {"audio": {"input": {"transcription": {"keywords": "museum"}}}},
+        "session.audio.input.transcription.keywords",
+    ),
     ({"type": "transcription"}, "session.type"),
 ]
 
@@ -270,6 +274,15 @@ def test_the_voice_is_fixed_once_it_was_heard() -> None:
     error = the_error(client.update(audio={"output": {"voice": "ben"}}))
     assert "fixed" in error["message"]
     assert types(client.update(audio={"output": {"voice": "anna"}})) == ["session.updated"]
+    assert types(client.update(audio={"output": {"voice": "alloy"}})) == ["session.updated"]
+
+
+def test_a_voice_may_be_called_by_another_name() -> None:
+    client = Client()
+    (shown,) = client.update(audio={"output": {"voice": "alloy"}})
+    assert shown["session"]["audio"]["output"]["voice"] == "alloy"
+    client.say("response.create")
+    assert client.last(StartResponse).order.voice == "anna"
 
 
 def test_telephone_audio_is_understood() -> None:

@@ -39,9 +39,9 @@ class Answer:
         return [self.text[first:last] for _, _, first, last in self.words]
 
 
-def thinking(base_url: str, *, timeout_s: float = 20.0) -> PipelineConfig:
+def thinking(base_url: str, *, timeout_s: float = 20.0, **more: Any) -> PipelineConfig:
     speech = load_pipeline("hibari")
-    options = {"base_url": base_url, "model": "m", "timeout_s": timeout_s, "max_retries": 0}
+    options = {"base_url": base_url, "model": "m", "timeout_s": timeout_s, "max_retries": 0} | more
     think = StageConfig(
         name="think",
         model="worker.models.thinker.openai_stage:load",
@@ -160,6 +160,29 @@ async def check_many(engine: AsyncOmniEngine) -> None:
     )
     assert [answer.text for answer in answers] == [f"Number {i} here." for i in numbers]
     assert all(answer.audio for answer in answers)
+
+
+def test_reasoning_that_the_prompt_has_opened_is_not_read_aloud(llm: ScriptedLlm) -> None:
+    async def scenario() -> None:
+        async with running(thinking(llm.base_url, opens_reasoning=True)) as engine:
+            answer = await ask(engine, "r1", r"say Let me see.\n</think>\nIt is nine.")
+            assert answer.text == "<think>\nLet me see.\n</think>\nIt is nine."
+            assert answer.spoken() == ["It", "is", "nine."]
+            answer = await ask(engine, "r2", "call add {}", tooling={"tools": [TOOL]})
+            assert (answer.text, answer.finish_reason) == ("", "tool_calls")
+
+    run(scenario)
+
+
+def test_reasoning_in_a_field_of_its_own_is_no_part_of_the_answer(llm: ScriptedLlm) -> None:
+    async def scenario() -> None:
+        async with running(thinking(llm.base_url)) as engine:
+            for field_name in ("reasoning", "reasoning_content"):
+                script = f"think {field_name} Let me see.\nsay It is nine."
+                answer = await ask(engine, field_name, script)
+                assert (answer.text, answer.spoken()) == ("It is nine.", ["It", "is", "nine."])
+
+    run(scenario)
 
 
 def test_sound_comes_before_the_answer_is_whole() -> None:

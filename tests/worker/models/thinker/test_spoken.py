@@ -36,6 +36,8 @@ def said(text: str) -> str:
         ("```", "```"),
         ("a <thin", "a <thin"),
         ("<think></think>", ""),
+        ("Hm, hm.</think>Yes.", "Hm, hm.|Yes."),
+        ("2</3 and </b>", "2</3 and </b>"),
         ("", ""),
     ],
 )

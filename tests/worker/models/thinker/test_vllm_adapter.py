@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,35 @@ from engine.async_omni_engine import AsyncOmniEngine
 from engine.errors import InvalidRequestError
 from engine.pipeline import PipelineConfig, StageConfig, load_pipeline
 from tests.engine.running import run_for, running
-from tests.worker.models.thinker.tiny_chat import generate, write_tiny_chat
+from tests.worker.models.thinker.tiny_chat import (
+    TEMPLATE,
+    generate,
+    tiny_tokenizer,
+    write_tiny_chat,
+)
 from tests.worker.vllm.pipelines import tiny_llm
-from worker.models.thinker.vllm_adapter import ChatAdapter, ChatOptions, ThoughtSink
+from worker.models.thinker.tool_choice import read_tooling
+from worker.models.thinker.vllm_adapter import ChatAdapter, ChatOptions, Question, ThoughtSink
 from worker.vllm.adapter import Burst
+from worker.vllm.sampling import TokenSampling
 
 LIMIT_S = 600.0
 BROKEN = "\N{REPLACEMENT CHARACTER}"
 HELLO = [{"role": "user", "content": "Hello?"}]
+NUMBER = {"$ref": "#/$defs/number"}
+ADD = {
+    "type": "object",
+    "properties": {"a": NUMBER},
+    "required": ["a"],
+    "additionalProperties": False,
+    "$defs": {"number": {"enum": [1, 22]}},
+}
+WAIT = {"type": "object", "properties": {}, "additionalProperties": False}
+TOOLS = [
+    {"type": "function", "function": {"name": "add", "parameters": ADD}},
+    {"type": "function", "function": {"name": "wait", "parameters": WAIT}},
+]
+NAMED = {"type": "function", "function": {"name": "add"}}
 
 
 class Letters:
@@ -35,8 +57,8 @@ def feed(sink: ThoughtSink, text: str, position: int = 0, **ending: Any) -> dict
     return thought
 
 
-def new_sink() -> ThoughtSink:
-    return ThoughtSink(ChatAdapter(Letters(), ChatOptions(), is_first=True), 5)
+def new_sink(begun: str = "") -> ThoughtSink:
+    return ThoughtSink(ChatAdapter(Letters(), ChatOptions(), is_first=True), 5, begun)
 
 
 def test_tokens_become_thoughts() -> None:
@@ -65,6 +87,48 @@ def test_a_replayed_answer_goes_on_where_it_was() -> None:
     assert expected["pieces"] == [["Yes.", 18, True]]
 
 
+def test_the_end_of_a_single_call_is_what_stopped_it() -> None:
+    sink = new_sink("<tool_call>\n")
+    last = feed(sink, '{"name": "add", "arguments": {"a": 1}}', finish_reason="stop")
+    assert (last["delta"], last["finish_reason"]) == ("", "tool_calls")
+    assert last["calls"][0]["arguments"] == '{"a": 1}'
+    cut = feed(new_sink("<tool_call>\n"), '{"name": "a', finish_reason="length")
+    assert (cut["delta"], cut["calls"], cut["finish_reason"]) == (
+        '<tool_call>\n{"name": "a',
+        [],
+        "length",
+    )
+
+
+def render(template_end: str, **tooling: Any) -> tuple[str, str]:
+    """The end of the prompt, and what of the answer is in it."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = f"{TEMPLATE}{{{{ {json.dumps(template_end)} }}}}"
+    adapter = ChatAdapter(tokenizer, ChatOptions(), is_first=True)
+    question = Question(HELLO, read_tooling(tooling), TokenSampling(max_tokens=1))
+    ids, begun = adapter.render(question)
+    return tokenizer.decode(ids).partition("<|assistant|>")[2], begun
+
+
+@pytest.mark.torch
+def test_an_answer_that_begins_inside_its_reasoning_is_known_by_its_prompt() -> None:
+    assert render("") == ("", "")
+    assert render("<think>\n") == ("<think>\n", "<think>\n")
+    assert render("<think>\n\n</think>\n\n") == ("<think>\n\n</think>\n\n", "")
+    sink = new_sink("<think>\n")
+    assert feed(sink, "Hm.")["pieces"] == []
+    last = feed(sink, "</think>Yes.", 3, finish_reason="stop")
+    assert last["pieces"] == [["Yes.", 19, True]]
+
+
+@pytest.mark.torch
+def test_a_call_that_must_be_made_is_begun_behind_the_reasoning() -> None:
+    forced = {"tools": TOOLS, "tool_choice": "required"}
+    assert render("", **forced) == ("<tool_call>\n", "<tool_call>\n")
+    end = "<think>\n</think>\n\n<tool_call>\n"
+    assert render("<think>\n", **forced) == (end, end)
+
+
 def thinking(checkpoint: Path, **options: Any) -> PipelineConfig:
     speech = load_pipeline("hibari")
     think = StageConfig(
@@ -75,7 +139,7 @@ def thinking(checkpoint: Path, **options: Any) -> PipelineConfig:
         start_timeout_s=600.0,
         replica_deadline_s=300.0,
         llm=tiny_llm(checkpoint, tokenizer=str(checkpoint), max_model_len=256),
-        options={"temperature": 0.0, "max_tokens": 24} | options,
+        options={"temperature": 0.0, "max_tokens": 90} | options,
     )
     read = StageConfig(
         name="read", model="worker.models.thinker.speech:load", max_pending_units=4096
@@ -108,6 +172,25 @@ async def ask(
     return text, last, num_samples
 
 
+async def check_forced_calls(engine: AsyncOmniEngine) -> None:
+    """A model with random weights makes the call that it must make, and none of another form."""
+    for number, choice in enumerate(("required", NAMED)):
+        tooling = {"tools": TOOLS, "tool_choice": choice}
+        text, last, num_samples = await ask(
+            engine, f"call{number}", tooling=tooling, sampling={"max_tokens": 90}
+        )
+        (call,) = last["calls"]
+        assert (text, num_samples, last["finish_reason"]) == ("", 0, "tool_calls")
+        assert call["name"] in ("add", "wait") if choice == "required" else call["name"] == "add"
+        arguments = json.loads(call["arguments"])
+        assert arguments == {} if call["name"] == "wait" else arguments["a"] in (1, 22)
+    # What no grammar can be made of is its request's failure alone.
+    broken = [{"type": "function", "function": {"name": "x", "parameters": {"$ref": "#/no"}}}]
+    with pytest.raises(InvalidRequestError):
+        await ask(engine, "bad", tooling={"tools": broken, "tool_choice": "required"})
+    assert (await ask(engine, "after"))[1]["usage"]["completion_tokens"] > 0
+
+
 @pytest.mark.vllm
 @pytest.mark.model
 @pytest.mark.process
@@ -121,19 +204,21 @@ def test_a_chat_model_thinks_as_transformers_does_and_is_spoken(tmp_path: Path) 
 
     async def scenario() -> None:
         async with running(thinking(checkpoint), ready_s=LIMIT_S) as engine:
-            text, last, _ = await ask(engine, "r1")
+            text, last, _ = await ask(engine, "r1", sampling={"max_tokens": 24})
             # Bytes at the end that are no whole character are told by one and not by the other.
             assert text.rstrip(BROKEN) == expected.rstrip(BROKEN)
             assert last["finish_reason"] in ("stop", "length")
             assert last["usage"]["completion_tokens"] <= 24
             letters = dict.fromkeys(range(ord("a"), ord("e")), 100.0)
             bias = {str(tokenizer.convert_tokens_to_ids(chr(c))): 100.0 for c in letters}
-            text, _, num_samples = await ask(engine, "r2", sampling={"logit_bias": bias})
+            sampling = {"logit_bias": bias, "max_tokens": 24}
+            text, _, num_samples = await ask(engine, "r2", sampling=sampling)
             assert set(text) <= set("abcd")
             assert num_samples > 0
             with pytest.raises(InvalidRequestError, match="smell"):
                 await ask(engine, "r3", sampling={"smell": 1})
             with pytest.raises(InvalidRequestError):
                 await ask(engine, "r4", messages=[{"role": "user", "content": "x" * 5000}])
+            await check_forced_calls(engine)
 
     run_for(scenario, LIMIT_S)

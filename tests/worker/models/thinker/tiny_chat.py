@@ -14,11 +14,11 @@ TEMPLATE = (
 )
 
 
-def write_tiny_chat(folder: Path) -> Path:
-    """The same bytes each time."""
+def write_tiny_chat(folder: Path, letters: str = "") -> Path:
+    """The same bytes each time. With ``letters`` it says these more often than all others."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    tokenizer = _tokenizer()
+    tokenizer = tiny_tokenizer()
     tokenizer.save_pretrained(folder)
     torch.manual_seed(5)
     config = Qwen3Config(
@@ -30,16 +30,24 @@ def write_tiny_chat(folder: Path) -> Path:
         num_key_value_heads=2,
         head_dim=32,
         max_position_embeddings=1024,
-        tie_word_embeddings=True,
+        tie_word_embeddings=not letters,
         initializer_range=0.3,
         eos_token_id=tokenizer.eos_token_id,
         torch_dtype="float32",
     )
-    Qwen3ForCausalLM(config).float().eval().save_pretrained(folder)
+    model = Qwen3ForCausalLM(config).float().eval()
+    if letters:
+        said = torch.tensor(tokenizer.encode(letters, add_special_tokens=False))
+        with torch.no_grad():
+            # The logits of all others are 0, and one of these mostly above it.
+            rows = model.lm_head.weight[said].clone()
+            model.lm_head.weight.zero_()
+            model.lm_head.weight[said] = rows
+    model.save_pretrained(folder)
     return folder
 
 
-def _tokenizer() -> Any:
+def tiny_tokenizer() -> Any:
     """A token for each byte, and one for the end."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast

@@ -1,0 +1,58 @@
+"""From a client's message to an event: JSON, with its audio decoded where it is large."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.errors import PayloadTooLargeError, VoxloomError
+from server.base64_pieces import decode_base64
+from server.large_json import SMALL_BYTES, read_object
+
+# OpenAI's bound on the audio of one event, in base64, and something for the rest of it.
+_MAX_EVENT_CHARS = 20 * 1024 * 1024 + 64 * 1024
+# An error shows fewer characters of what is wrong.
+_SHOWN_CHARS = 100
+
+
+def is_small(message: str) -> bool:
+    """Whether a message can be read in passing; a large one is for a thread."""
+    return len(message) <= SMALL_BYTES
+
+
+def read_event(message: str) -> dict[str, Any] | VoxloomError:
+    """The event in a message, or what is wrong with it.
+
+    The audio of a large one is bytes in the place of its base64; of audio that is broken the
+    beginning is left, for the session to refuse. It needs nothing of the session, so that it can
+    run beside it.
+    """
+    if len(message) > _MAX_EVENT_CHARS:
+        return PayloadTooLargeError(
+            f"The event is too large: it may hold {_MAX_EVENT_CHARS} characters."
+        )
+    try:
+        event = read_object(message.encode("utf-8", "surrogatepass"), "the event")
+    except VoxloomError as error:
+        return error
+    if not is_small(message):
+        _decode_audio(event)
+    return event
+
+
+def _decode_audio(event: dict[str, Any]) -> None:
+    """Wherever an event has ``audio``: at its top, or in the content of its items."""
+    level: list[Any] = [event]
+    while level:
+        below: list[Any] = []
+        for outer in level:
+            if isinstance(outer, dict) and isinstance(outer.get("audio"), str):
+                outer["audio"] = _decoded(outer["audio"])
+            below += outer.values() if isinstance(outer, dict) else outer
+        level = [inner for inner in below if isinstance(inner, dict | list)]
+
+
+def _decoded(audio: str) -> bytes | str:
+    try:
+        return decode_base64(audio)
+    except ValueError:
+        return f"{audio[:_SHOWN_CHARS]}\N{HORIZONTAL ELLIPSIS}"

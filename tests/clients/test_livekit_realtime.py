@@ -1,0 +1,108 @@
+"""LiveKit's agents on its OpenAI realtime model: turns by voice, tools, interruptions, cancels."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+import pytest
+from livekit.agents import function_tool
+
+from tests.clients.livekit_talk import Call, hold
+from tests.clients.speech import check_speech
+from tests.clients.talking import RUNNING, Talk, said, talking
+
+pytestmark = [pytest.mark.model, pytest.mark.process, pytest.mark.asr]
+
+QUESTION = "Could you tell me how to get to the museum, please?"
+SENTENCE = "And so it goes on and on. "
+
+
+@pytest.fixture(scope="module")
+def talk() -> Iterator[Talk]:
+    with talking(tokens_per_s=100) as talk:
+        yield talk
+
+
+@pytest.fixture(autouse=True)
+def complaints(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """The library goes on after an event that it cannot make sense of, and logs it."""
+    yield
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR] == []
+
+
+def test_a_turn_by_voice(talk: Talk) -> None:
+    async def scenario(call: Call) -> None:
+        speaking = asyncio.create_task(call.speak(said(QUESTION, silence_s=2.0)))
+        assert "museum" in await call.words_of("user")
+        assert "museum" in await call.words_of("assistant")
+        await speaking
+        check_speech(call.loudspeaker.sound, "pcm", 1.5, 8.0)
+        assert call.statuses == ["completed"]
+        system = talk.llm.asked()[-1]["messages"][0]
+        assert system == {"role": "system", "content": "You show people the way."}
+
+    hold(talk, scenario)
+
+
+def test_a_tool_turn(talk: Talk) -> None:
+    added: list[tuple[int, int]] = []
+
+    @function_tool
+    async def add(a: int, b: int) -> str:
+        """Adds two numbers."""
+        added.append((a, b))
+        return str(a + b)
+
+    async def scenario(call: Call) -> None:
+        call.session.generate_reply(user_input='call add {"a": 2, "b": 3}')
+        executed = await call.told("function_tools_executed")
+        assert added == [(2, 3)]
+        assert [output.output for output in executed.function_call_outputs] == ["5"]
+        assert await call.words_of("assistant") == "It is: 5."
+        check_speech(call.loudspeaker.sound, "pcm", 0.4, 3.0)
+        (tool,) = talk.llm.asked()[-1]["tools"]
+        assert tool["function"]["description"] == "Adds two numbers."
+
+    hold(talk, scenario, tools=[add])
+
+
+def test_a_voice_interrupts_an_answer(talk: Talk) -> None:
+    async def scenario(call: Call) -> None:
+        call.session.generate_reply(user_input="say " + SENTENCE * 40)
+        await call.loudspeaker.plays.wait()
+        speaking = asyncio.create_task(call.speak(said(QUESTION, silence_s=2.0)))
+        interrupted = (await call.told("conversation_item_added")).item
+        while interrupted.role != "assistant":
+            interrupted = (await call.told("conversation_item_added")).item
+        assert interrupted.interrupted
+        truncated = await call.sent("conversation.item.truncated")
+        assert truncated["item_id"] == interrupted.id
+        assert "museum" in await call.words_of("assistant")
+        await speaking
+        assert call.statuses == ["cancelled", "completed"]
+        heard = talk.llm.asked()[-1]["messages"][-2]
+        assert heard["role"] == "assistant"
+        assert SENTENCE.startswith(heard["content"][: len(SENTENCE)])
+        # Nobody says more than thirty characters a second.
+        assert len(heard["content"]) <= truncated["audio_end_ms"] / 1000 * 30
+
+    hold(talk, scenario)
+
+
+def test_a_cancel_ends_an_answer_and_the_next_one_begins(talk: Talk) -> None:
+    async def scenario(call: Call) -> None:
+        handle = call.session.generate_reply(user_input="say " + SENTENCE * 40)
+        await call.loudspeaker.plays.wait()
+        await asyncio.to_thread(talk.server.await_metric, RUNNING, 1)
+        await call.session.interrupt()
+        await handle
+        assert handle.interrupted
+        call.session.generate_reply(user_input="say Short.")
+        assert (await call.words_of("assistant")).startswith("And so")
+        assert await call.words_of("assistant") == "Short."
+        assert call.statuses == ["cancelled", "completed"]
+
+    hold(talk, scenario)
+    talk.server.await_metric(RUNNING, 0)

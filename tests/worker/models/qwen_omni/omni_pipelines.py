@@ -1,0 +1,36 @@
+"""The omni pipelines as they ship, but for their checkpoints and what a CPU cannot do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from engine.pipeline import PipelineConfig, StageConfig, load_pipeline
+
+
+def small_omni(name: str, folder: Path, **llm: object) -> PipelineConfig:
+    """``llm`` are changes of the thinker's section."""
+    shipped = load_pipeline(name)
+    stages = tuple(_small(stage, str(folder), llm) for stage in shipped.stages)
+    return msgspec.structs.replace(shipped, stages=stages)
+
+
+def text_only(pipeline: PipelineConfig) -> PipelineConfig:
+    """Up to the thinker."""
+    return msgspec.structs.replace(pipeline, stages=pipeline.stages[:2])
+
+
+def _small(stage: StageConfig, folder: str, llm: dict[str, object]) -> StageConfig:
+    if stage.llm is None:
+        options = stage.options | {"checkpoint": folder, "device": "cpu"}
+        return msgspec.structs.replace(stage, options=options)
+    changes: dict[str, object] = {
+        "checkpoint": folder,
+        "tokenizer": folder,
+        "dtype": "float32",
+        "max_model_len": 1024,
+        "max_num_seqs": 8,
+        "kv_cache_memory_mb": 64,
+    }
+    return msgspec.structs.replace(stage, llm=msgspec.structs.replace(stage.llm, **changes | llm))
