@@ -29,6 +29,10 @@ NAMES = (
     "talker_ttfa",
     "crowd",
     "guided_tokens",
+    "voice_to_voice",
+    "barge_in",
+    "talkers",
+    "spoken_words",
 )
 RESULTS = Path(__file__).parent / "results"
 

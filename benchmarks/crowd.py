@@ -15,16 +15,15 @@ import random
 import time
 from dataclasses import dataclass
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from benchmarks.bare_library import BareLibrary
 from benchmarks.figures import Figure, Report
 from benchmarks.listeners import TARGET as LISTENERS_SHARE
+from benchmarks.loop_lag import bound_of, lags_of
 from benchmarks.options import Options, run_async
 from benchmarks.player import Player, mean_listening
 from benchmarks.processes import CpuMeter
 from benchmarks.quantiles import percentile
-from benchmarks.server_process import ServerProcess, running_server
+from benchmarks.server_process import running_server
 from benchmarks.socket_client import session, talk
 from benchmarks.texts import sentences
 
@@ -61,9 +60,9 @@ def run(options: Options) -> Report:
         rate = burst.audio_s / burst.wall_s
         crowd = _crowd(rate, options)
         meter = CpuMeter(server.pids)
-        lags_before = _lags(server)
+        lags_before = lags_of(server)
         players, started = run_async(_gather(server.port, crowd))
-        lags = {bound: num - lags_before[bound] for bound, num in _lags(server).items()}
+        lags = {bound: num - lags_before[bound] for bound, num in lags_of(server).items()}
         cpu = meter.stop()
     start, end = started + crowd.fill_s, started + crowd.end_s
     listening = mean_listening(players, start, end)
@@ -75,7 +74,7 @@ def run(options: Options) -> Report:
         Figure("stalled", 1000 * sum(p.stalled_s for p in players), "ms", better="lower"),
         Figure(
             "event-loop lag, p99 (at most)",
-            1000 * _bound_of(lags, 99),
+            1000 * bound_of(lags, 99),
             "ms",
             target=LAG_TARGET_MS,
             better="lower",
@@ -125,21 +124,3 @@ async def _user(port: int, crowd: _Crowd, number: int, started: float) -> list[P
             played_in_s = max(0.0, player.ends_at - time.perf_counter())
             wait_s = played_in_s + min(rng.expovariate(1 / crowd.quiet_s), _MAX_QUIET_S)
     return players
-
-
-def _lags(server: ServerProcess) -> dict[float, float]:
-    """How many lags the server has counted up to each bound, in seconds."""
-    _, page = server.get("/metrics")
-    (family,) = (
-        family
-        for family in text_string_to_metric_families(page)
-        if family.name == "voxloom_event_loop_lag_seconds"
-    )
-    buckets = (sample for sample in family.samples if sample.name.endswith("_bucket"))
-    return {float(sample.labels["le"]): sample.value for sample in buckets}
-
-
-def _bound_of(counts: dict[float, float], percent: int) -> float:
-    """The lowest bound, in seconds, below which that share of the lags is."""
-    wanted = counts[float("inf")] * percent / 100
-    return next(bound for bound in sorted(counts) if counts[bound] >= wanted)

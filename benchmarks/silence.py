@@ -1,4 +1,4 @@
-"""How long speech is silent between two sentences, found by its energy."""
+"""Where speech begins, ends, and is silent between two sentences, found by its energy."""
 
 from __future__ import annotations
 
@@ -50,9 +50,29 @@ def pauses(pcm: bytes | bytearray, words: Sequence[Word], text: str) -> list[Pau
 
 def longest_silence_s(samples: np.ndarray[tuple[int], np.dtype[np.int16]]) -> float:
     """The longest stretch, in seconds, of frames below the threshold; int16 [n] at 24 kHz."""
+    is_quiet = _quiet_frames(samples)
+    lengths = (sum(1 for _ in run) for quiet, run in groupby(is_quiet.tolist()) if quiet)
+    return max(lengths, default=0) * _FRAME_S
+
+
+def loud_span(samples: np.ndarray[tuple[int], np.dtype[np.int16]]) -> tuple[int, int]:
+    """The first sample of the first frame that is not silent, and the last of the last one.
+
+    ``samples`` int16 [n] at 24 kHz. Raises ``ValueError`` if all of it is silent.
+    """
+    is_quiet = _quiet_frames(samples)
+    loud = np.flatnonzero(~is_quiet)
+    if not len(loud):
+        raise ValueError("there is nothing but silence")
+    size = round(_FRAME_S * SAMPLE_RATE)
+    return int(loud[0]) * size, (int(loud[-1]) + 1) * size - 1
+
+
+def _quiet_frames(
+    samples: np.ndarray[tuple[int], np.dtype[np.int16]],
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which of the whole frames are below the threshold."""
     size = round(_FRAME_S * SAMPLE_RATE)
     frames = samples[: len(samples) // size * size].reshape(-1, size).astype(np.float64)
     limit = 32768.0 * 10 ** (_QUIET_DB / 20)
-    is_quiet = np.sqrt(np.mean(frames**2, axis=1)) < limit
-    lengths = (sum(1 for _ in run) for quiet, run in groupby(is_quiet.tolist()) if quiet)
-    return max(lengths, default=0) * _FRAME_S
+    return np.asarray(np.sqrt(np.mean(frames**2, axis=1)) < limit)

@@ -9,10 +9,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from benchmarks.http_response import ResponseReader
 
 SAMPLE_RATE = 24_000
 BYTES_PER_SAMPLE = 2
+# int16 [samples], mono, at the sample rate.
+Pcm = npt.NDArray[np.int16]
 
 # Called with the time (``time.perf_counter``) and the bytes of each piece of audio.
 OnAudio = Callable[[float, bytes], None]
@@ -45,6 +50,11 @@ class Answer:
         if self.first_audio_at is None:
             raise ValueError(f"no audio came for {self.text[:40]!r}, status {self.status}")
         return self.first_audio_at - self.sent_at
+
+
+def as_float(pcm: Pcm) -> npt.NDArray[np.float32]:
+    """float32 [samples], from -1 to 1."""
+    return pcm.astype(np.float32) / np.float32(32768)
 
 
 class SpeechConnection(asyncio.Protocol):

@@ -22,7 +22,7 @@ from benchmarks.recogniser import Recogniser
 from benchmarks.server_process import running_server
 from benchmarks.speech_client import SAMPLE_RATE, speak_all
 from benchmarks.voice_measures import envelope_db, formant_shift, loudness_lufs, median_f0_hz
-from benchmarks.wer import as_float, hear_all
+from benchmarks.wer import answer_as_float, hear_all
 from benchmarks.wer_sentences import SENTENCES
 from engine.pipeline import Voice, load_pipeline, load_voices
 
@@ -81,7 +81,7 @@ def _speak(pipeline: str, voices: Sequence[Voice], texts: list[str]) -> list[lis
             )
             for voice in voices
         ]
-    return [[as_float(answer) for answer in each] for each in answers]
+    return [[answer_as_float(answer) for answer in each] for each in answers]
 
 
 def _measure(

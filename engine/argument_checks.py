@@ -65,14 +65,21 @@ def check_final_stage(value: object, last: int) -> None:
         raise refuse("final_stage_id", f"between 0 and {last}", value)
 
 
-def check_output_stages(given: Sequence[int] | None, final_stage_id: int) -> list[int]:
+def check_first_stage(value: object, final_stage_id: int) -> None:
+    if not is_int(value) or not 0 <= value <= final_stage_id:  # type: ignore[operator]
+        raise refuse("first_stage_id", f"between 0 and {final_stage_id}", value)
+
+
+def check_output_stages(
+    given: Sequence[int] | None, first_stage_id: int, final_stage_id: int
+) -> list[int]:
     """The stages whose output the caller wants, sorted; by default the final one."""
     if given is None:
         return [final_stage_id]
-    if not given or any(not is_int(i) or not 0 <= i <= final_stage_id for i in given):
+    if not given or any(not is_int(i) or not first_stage_id <= i <= final_stage_id for i in given):
         raise InvalidRequestError(
-            f"final_output_stage_ids must hold stage ids from 0 to {final_stage_id}, "
-            f"got {list(given)}",
+            f"final_output_stage_ids must hold stage ids from {first_stage_id} to "
+            f"{final_stage_id}, got {list(given)}",
             param="final_output_stage_ids",
         )
     return sorted(set(given))

@@ -95,13 +95,16 @@ class AsyncOmniEngine(EngineHost):
         *,
         resumable: bool = False,
         deadline: float | None = None,
+        first_stage_id: int = 0,
         ticket: AdmissionTicket | None = None,
     ) -> None:
         """Check, transform and queue a request; read it with ``outputs``.
 
         ``trace_headers`` are by default those of ``engine.trace.current_trace``.
-        ``deadline`` is in seconds of ``time.monotonic``. The ticket (taken here if none is given)
-        goes back when the request has ended, or at once if it is refused. Raises
+        ``deadline`` is in seconds of ``time.monotonic``. A request that is no business of the
+        first stages begins at ``first_stage_id``, which reads the prompt as it was given. The
+        ticket (taken here if none is given) goes back when the request has ended, or at once if it
+        is refused. Raises
         ``InvalidRequestError``, ``DuplicateRequestError``, ``OverloadedError``.
         """
         request = AddRequest(
@@ -120,6 +123,7 @@ class AsyncOmniEngine(EngineHost):
             reasoning_ended,
             resumable,
             deadline,
+            first_stage_id,
         )
         self._add(request, ticket or self.admit())
 
@@ -141,6 +145,7 @@ class AsyncOmniEngine(EngineHost):
         *,
         resumable: bool = False,
         deadline: float | None = None,
+        first_stage_id: int = 0,
         ticket: AdmissionTicket | None = None,
     ) -> None:
         """``add_request`` with its input processing off the event loop.
@@ -163,6 +168,7 @@ class AsyncOmniEngine(EngineHost):
             reasoning_ended,
             resumable,
             deadline,
+            first_stage_id,
         )
         await self._add_in_order(request, ticket or self.admit())
 

@@ -37,7 +37,7 @@ class StageSubmissionMessage(Message, tag="stage_submission"):
     Times are seconds: ``request_timestamp`` and ``enqueue_ts`` on the wall clock, ``deadline`` on
     the engine's clock (monotonic). ``preprocess_ms`` is what input processing took.
     ``output_prompt_text`` is what outputs show as the prompt. ``resumable`` false on an update
-    closes the request.
+    closes the request. The stages before ``first_stage_id`` have nothing to do with the request.
     """
 
     type: Literal["add_request", "streaming_update"]
@@ -47,6 +47,7 @@ class StageSubmissionMessage(Message, tag="stage_submission"):
     sampling_params_list: list[SamplingParams]
     final_stage_id: int
     final_output_stage_ids: list[int]
+    first_stage_id: int = 0
     output_prompt_text: str | None = None
     lora: str | None = None
     companions: list[CompanionSpec] = msgspec.field(default_factory=list)

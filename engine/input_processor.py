@@ -19,6 +19,7 @@ import msgspec
 
 from engine.argument_checks import (
     check_final_stage,
+    check_first_stage,
     check_int,
     check_output_stages,
     check_rank,
@@ -75,6 +76,7 @@ class AddRequest:
     reasoning_ended: bool | None = None
     resumable: bool = False
     deadline: float | None = None
+    first_stage_id: int = 0
     called_at: float = field(default_factory=time.time)
 
 
@@ -103,7 +105,9 @@ class InputProcessor:
             check_sampling(params)
         self._check_supported(request)
         final_stage_id = request.final_stage_id
-        output_ids = check_output_stages(request.final_output_stage_ids, final_stage_id)
+        output_ids = check_output_stages(
+            request.final_output_stage_ids, request.first_stage_id, final_stage_id
+        )
         sampling = self._sampling(request.sampling_params_list, final_stage_id)
         trace_headers = check_trace_headers(request.trace_headers)
         original = _clean_prompt(request.prompt, request.request_id)
@@ -126,6 +130,7 @@ class InputProcessor:
             sampling_params_list=sampling,
             final_stage_id=final_stage_id,
             final_output_stage_ids=output_ids,
+            first_stage_id=request.first_stage_id,
             companions=companions,
             priority=request.priority,
             seed=_request_seed(sampling),
@@ -185,7 +190,7 @@ class InputProcessor:
         self, request: AddRequest, prompt: Prompt, sampling: Sequence[SamplingParams]
     ) -> list[CompanionSpec]:
         """The CFG companions of a request that goes past stage 0, all built or none."""
-        if self._expand is None or request.final_stage_id == 0:
+        if self._expand is None or request.first_stage_id > 0 or request.final_stage_id == 0:
             return []
         expansions = list(self._expand(copy.deepcopy(prompt), sampling[0]))
         if not expansions:
@@ -225,6 +230,8 @@ class InputProcessor:
 
     def _check_supported(self, request: AddRequest) -> None:
         """Refuse by name what only a language-model stage could act on, or none does."""
+        if request.first_stage_id > 0:
+            self._check_late_start(request)
         for name in ("tokenization_kwargs", "reasoning_ended"):
             if getattr(request, name) is not None:
                 raise InvalidRequestError(
@@ -241,6 +248,20 @@ class InputProcessor:
             for name in _LLM_SAMPLING:
                 if getattr(params, name) not in (None, {}):
                     raise self._unsupported(name)
+
+    def _check_late_start(self, request: AddRequest) -> None:
+        """Refuse what only stage 0 acts on."""
+        given = {
+            "resumable": request.resumable,
+            "data_parallel_rank": request.data_parallel_rank is not None,
+            "lora_request": request.lora_request is not None,
+        }
+        for name, is_given in given.items():
+            if is_given:
+                raise InvalidRequestError(
+                    f"{name} is for stage 0, and the request begins at {request.first_stage_id}",
+                    param=name,
+                )
 
     def _check_lora(self, name: str | None) -> None:
         """A LoRA is asked for by its name, and of the stage that reads the prompt."""
@@ -306,6 +327,7 @@ def _check_plain(request: AddRequest, last_stage_id: int) -> None:
     """The arguments that no model has a say in."""
     check_request_id(request.request_id)
     check_final_stage(request.final_stage_id, last_stage_id)
+    check_first_stage(request.first_stage_id, request.final_stage_id)
     check_time("arrival_time", request.arrival_time)
     check_time("deadline", request.deadline)
     check_int("priority", request.priority)

@@ -71,7 +71,8 @@ class EnginePort(Protocol):
     ) -> AsyncGenerator[OmniRequestOutput, None]:
         """The request's outputs; closing the generator aborts the request.
 
-        ``arguments``: ``final_output_stage_ids``, ``deadline``, ``trace_headers``.
+        ``arguments``: ``first_stage_id``, ``final_output_stage_ids``, ``deadline``,
+        ``trace_headers``.
         """
 
     async def add_request_async(

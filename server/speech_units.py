@@ -64,9 +64,11 @@ class UnitCoder:
             yield await self._end()
 
     async def finish(self) -> AsyncGenerator[AudioPiece, None]:
-        """The end of the unit that is open, if one is."""
+        """The end of the unit that is open, if one is; and the last warnings."""
         if self._span is not None:
             yield await self._end()
+        if told := self._take_warnings():
+            yield AudioPiece(b"", 0, [], (0, 0), False, False, told)
 
     def discard(self) -> None:
         if self._encoder is not None:
@@ -135,6 +137,9 @@ async def coded_pieces(
     try:
         async for output in outputs:
             coder.warn(output.warnings)
+            if not output.num_samples:
+                # Of a text that ends with what has no sound.
+                coder.warn(output.payload.get("warnings", ()))
             if output.audio is None or not output.num_samples:
                 continue
             meter.add_chunk(output.num_samples)

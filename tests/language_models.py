@@ -20,17 +20,24 @@ class ScriptedLlm:
 
     def asked(self) -> list[dict[str, Any]]:
         """The bodies of the requests that it has had, each with its ``key``."""
-        with urllib.request.urlopen(f"{self.base_url}/asked", timeout=10) as answer:
-            bodies: list[dict[str, Any]] = json.load(answer)
-        return bodies
+        return self._get("asked")
+
+    def times(self) -> list[dict[str, Any]]:
+        """When each of them came and when its tokens left, in seconds of ``time.monotonic``."""
+        return self._get("times")
+
+    def _get(self, path: str) -> list[dict[str, Any]]:
+        with urllib.request.urlopen(f"{self.base_url}/{path}", timeout=10) as answer:
+            found: list[dict[str, Any]] = json.load(answer)
+        return found
 
 
 @contextlib.contextmanager
 def scripted_llm(
-    first_token_ms: float = 0, tokens_per_s: float = 0, num_times: int = 1
+    first_token_ms: float = 0, tokens_per_s: float = 0, num_times: int = 1, reply: str = ""
 ) -> Iterator[ScriptedLlm]:
     command = [sys.executable, "-m", "tests.scripted_llm", "0"]
-    command += [str(first_token_ms), str(tokens_per_s), str(num_times)]
+    command += [str(first_token_ms), str(tokens_per_s), str(num_times), reply]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

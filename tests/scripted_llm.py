@@ -1,6 +1,6 @@
 """A chat model's API that answers by a script, as a process of its own.
 
-python -m tests.scripted_llm PORT [FIRST_TOKEN_MS [TOKENS_PER_S [NUM_TIMES]]]
+python -m tests.scripted_llm PORT [FIRST_TOKEN_MS [TOKENS_PER_S [NUM_TIMES [REPLY]]]]
 
 The last message decides, line by line:
 
@@ -12,13 +12,15 @@ The last message decides, line by line:
     hang                  say nothing more
     stop REASON           the finish reason, else "stop" or "tool_calls"
 
-Anything else is answered by "You said: ..." and those words, NUM_TIMES over; the result of a tool
-by "It is: ...".
-``GET /asked`` shows the bodies so far.
+Anything else is answered by REPLY, or without one by "You said: ..." and those words, NUM_TIMES
+over; the result of a tool by "It is: ...". ``GET /asked`` shows the bodies so far, ``GET /times``
+for each of them, in seconds of CLOCK_MONOTONIC, when it came and when each token of its answer was
+sent.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -29,11 +31,15 @@ from typing import Any, ClassVar
 
 
 def main(
-    port: str, first_token_ms: str = "0", tokens_per_s: str = "0", num_times: str = "1"
+    port: str,
+    first_token_ms: str = "0",
+    tokens_per_s: str = "0",
+    num_times: str = "1",
+    reply: str = "",
 ) -> None:
     Handler.first_token_s = float(first_token_ms) / 1000
     Handler.token_s = 1 / float(tokens_per_s) if float(tokens_per_s) else 0.0
-    Handler.num_times = round(float(num_times))
+    Handler.num_times, Handler.reply = round(float(num_times)), reply
     server = ThreadingHTTPServer(("127.0.0.1", int(port)), Handler)
     print(f"ready {server.server_address[1]}", flush=True)
     server.serve_forever()
@@ -43,15 +49,19 @@ class Handler(BaseHTTPRequestHandler):
     first_token_s: ClassVar[float] = 0.0
     token_s: ClassVar[float] = 0.0
     num_times: ClassVar[int] = 1
+    reply: ClassVar[str] = ""
     asked: ClassVar[list[dict[str, Any]]] = []
+    times: ClassVar[list[dict[str, Any]]] = []
 
     def do_GET(self) -> None:
-        self._answer(200, Handler.asked)
+        self._answer(200, Handler.times if self.path.endswith("/times") else Handler.asked)
 
     def do_POST(self) -> None:
+        self._token_times: list[float] = []
+        Handler.times.append({"asked_at": time.monotonic(), "tokens_at": self._token_times})
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         Handler.asked.append(body | {"key": self.headers.get("authorization")})
-        script = _script(body["messages"][-1], Handler.num_times)
+        script = _script(body["messages"][-1]) or [("say", self._reply_to(body["messages"][-1]))]
         for word, rest in script:
             if word == "status":
                 message = {"message": "as the script says", "type": "invalid_request_error"}
@@ -61,17 +71,24 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", "text/event-stream")
         self.end_headers()
         time.sleep(Handler.first_token_s)
-        self._stream(script)
+        with contextlib.suppress(ConnectionError):  # whoever asked has heard enough
+            self._stream(script)
+
+    def _reply_to(self, message: dict[str, Any]) -> str:
+        repeated = " ".join([f"You said: {_text(message)}"] * Handler.num_times)
+        return Handler.reply or repeated
 
     def _stream(self, script: list[tuple[str, str]]) -> None:
         reason, num_tokens, num_calls = "stop", 0, 0
         self._chunk({"role": "assistant", "content": ""})
         for word, rest in script:
             if word == "say":
-                for token in re.findall(r"\s?\w{1,4}|\s?[^\w\s]|\s", rest):
-                    time.sleep(Handler.token_s)
+                for token in tokens_of(rest):
+                    if num_tokens:
+                        time.sleep(Handler.token_s)
                     num_tokens += 1
                     self._chunk({"content": token})
+                    self._token_times.append(time.monotonic())
             elif word == "think":
                 field, _, text = rest.partition(" ")
                 self._chunk({"content": None, field: text})
@@ -117,9 +134,19 @@ class Handler(BaseHTTPRequestHandler):
         return
 
 
-def _script(message: dict[str, Any], num_times: int) -> list[tuple[str, str]]:
+def tokens_of(text: str) -> list[str]:
+    """The tokens in which a text is written."""
+    return re.findall(r"\s?\w{1,4}|\s?[^\w\s]|\s", text)
+
+
+def _text(message: dict[str, Any]) -> str:
     content = message.get("content") or ""
-    text = content if isinstance(content, str) else content[0].get("text", "")
+    return str(content if isinstance(content, str) else content[0].get("text", ""))
+
+
+def _script(message: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a message tells to do; nothing if it is no script."""
+    text = _text(message)
     if message["role"] == "tool":
         return [("say", f"It is: {text}.")]
     words = ("say", "think", "call", "status", "break", "hang", "stop")
@@ -127,7 +154,7 @@ def _script(message: dict[str, Any], num_times: int) -> list[tuple[str, str]]:
     script = [(word, rest.encode().decode("unicode_escape")) for word, _, rest in lines]
     if script and all(word in words for word, _ in script):
         return script
-    return [("say", " ".join([f"You said: {text}"] * num_times))]
+    return []
 
 
 if __name__ == "__main__":

@@ -63,9 +63,12 @@ def run_replica(spec: ReplicaSpec) -> int:
 
 
 def _log_to_stderr() -> None:
+    """At the server's level, if the environment has it. Debug tells when each step ran."""
     handler = logging.StreamHandler()
     handler.setFormatter(FieldFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    level = os.environ.get("VOXLOOM_LOG_LEVEL", "info")
+    logging.getLogger("voxloom").setLevel(level.upper())
 
 
 def _run_local() -> int:

@@ -63,7 +63,12 @@ class _StepResult:
     number: int
     batch: list[str]
     output: StepOutput | Exception
-    step_ms: float
+    started_at: float  # seconds of CLOCK_MONOTONIC, as is ``ended_at``
+    ended_at: float
+
+    @property
+    def step_ms(self) -> float:
+        return (self.ended_at - self.started_at) * 1000
 
 
 class StepLoop:
@@ -79,6 +84,7 @@ class StepLoop:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._model = model
+        self._name = context.stage.name
         self._output_type = context.stage.engine_output_type
         self._transport = transport
         self._clock = clock
@@ -244,19 +250,25 @@ class StepLoop:
 
     def _step(self, number: int, batch: list[str]) -> None:
         """Runs on a step thread."""
-        started = time.perf_counter()
+        started_at = time.monotonic()
         output: StepOutput | Exception
         try:
             output = self._model.step(batch)
         except Exception as error:
             output = error
-        step_ms = (time.perf_counter() - started) * 1000
-        self._results.append(_StepResult(number, batch, output, step_ms))
+        self._results.append(_StepResult(number, batch, output, started_at, time.monotonic()))
         self._transport.wake()
 
     def _finish_step(self, result: _StepResult) -> None:
         now = self._clock()
         del self._running[result.number]
+        logger.debug(
+            "%s stepped from %.6f to %.6f: %s",
+            self._name,
+            result.started_at,
+            result.ended_at,
+            result.batch,
+        )
         self._scheduler.step_done(result.batch, now)
         if isinstance(result.output, Exception):
             self._fail_step(result.batch, result.output)

@@ -346,7 +346,7 @@ class OrchestratorCore:
                 return
             record.started_at = now
             self._num_running += 1
-            self._flow.start_stage(record, 0, now)
+            self._flow.start(record, now)
 
     def _is_releasing(self, request_id: str) -> bool:
         return any(m in self._releases for m in self._requests[request_id].member_ids(0))

@@ -59,6 +59,16 @@ class RequestFlow:
 
     # --- starting and restarting a stage ---------------------------------------------------------
 
+    def start(self, record: RequestRecord, now: float) -> None:
+        """Begin a request at its first stage. To that stage all before it have ended at once."""
+        first = record.submission.first_stage_id
+        for progress in record.stages[:first]:
+            progress.state = StageState.FINISHED
+        if first == 0:
+            self.start_stage(record, 0, now)
+        else:
+            self.append_update(record, first, {}, now, final=True)
+
     def start_stage(self, record: RequestRecord, stage_id: int, now: float) -> None:
         """Bind a stage and send it the request with its journal; wait if there is no replica."""
         progress = record.stages[stage_id]

@@ -170,6 +170,9 @@ class SpeechSession:
         utterance = self._find(utterance_index)
         if utterance is None:
             return []
+        if piece.only_warns:
+            utterance.warn(piece.warnings)
+            return []
         plan = self._plans[utterance_index]
         if plan.granularity == "none":
             piece = replace(piece, span=(0, utterance.text.num_chars))

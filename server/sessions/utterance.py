@@ -61,6 +61,11 @@ class AudioPiece:
     ends: bool
     warnings: tuple[str, ...] = ()
 
+    @property
+    def only_warns(self) -> bool:
+        """It belongs to no unit: the text behind the last one has no sound."""
+        return not (self.data or self.num_samples or self.opens or self.ends)
+
 
 @dataclass(slots=True, eq=False)
 class Utterance:

@@ -7,6 +7,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import msgspec
+
+from engine.messages import SamplingParams
 from engine.outputs import OmniRequestOutput
 from engine.pipeline import PipelineConfig
 from server.engine_port import EnginePort
@@ -26,6 +29,11 @@ class CascadeStages:
     writing: int | None
     thinking: int
     speaking: int
+
+    @property
+    def answering(self) -> int:
+        """Where an answer begins: what is written down already is no business of the ears."""
+        return 0 if self.writing is None else self.thinking
 
 
 def find_stages(pipeline: PipelineConfig) -> CascadeStages | None:
@@ -81,17 +89,21 @@ async def answer(
     prompt: dict[str, Any],
     *,
     speaks: bool,
+    seed: int | None = None,
     **arguments: Any,
 ) -> AsyncGenerator[AnswerPart, None]:
     """The answer to a prompt, in parts, the end last; closing the generator aborts it.
 
-    ``arguments`` are those of ``EnginePort.generate``. Raises ``VoxloomError``.
+    ``seed`` is the voice's. ``arguments`` are those of ``EnginePort.generate``. Raises
+    ``VoxloomError``.
     """
     last = stages.speaking if speaks else stages.thinking
     finish_reason, usage = "stop", dict[str, int]()
     outputs = engine.generate(
         request_id,
         prompt,
+        sampling_params_list=_sampling(engine.pipeline, last, seed),
+        first_stage_id=stages.answering,
         final_stage_id=last,
         final_output_stage_ids=sorted({stages.thinking, last}),
         **arguments,
@@ -105,6 +117,13 @@ async def answer(
             for part in _parts(output, thought):
                 yield part
     yield AnswerEnd(finish_reason, usage)
+
+
+def _sampling(pipeline: PipelineConfig, last: int, seed: int | None) -> list[SamplingParams] | None:
+    if seed is None:
+        return None
+    stages = pipeline.stages[: last + 1]
+    return [msgspec.structs.replace(stage.default_sampling, seed=seed) for stage in stages]
 
 
 def _parts(output: OmniRequestOutput, thought: dict[str, Any] | None) -> list[AnswerPart]:

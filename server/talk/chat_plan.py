@@ -36,6 +36,8 @@ _NOT_SAMPLING = frozenset(
     }
 )
 _MAX_SAMPLING_FIELDS = 64
+# Room for one seed a choice below 2**63.
+_MAX_SEED = 2**62
 # Each is a request to another server.
 _MAX_URLS = 8
 
@@ -62,6 +64,7 @@ class ChatPlan:
     prompt: dict[str, Any]
     speaks: bool
     num_choices: int
+    seed: int | None
     is_stream: bool
     includes_usage: bool
     fmt: AudioFormat
@@ -94,6 +97,7 @@ def plan_chat(
         prompt=prompt,
         speaks=speaks,
         num_choices=request.n or 1,
+        seed=_seed(prompt["sampling"].get("seed")),
         is_stream=bool(request.stream),
         includes_usage=bool(request.stream_options and request.stream_options.include_usage),
         fmt=fmt,
@@ -141,6 +145,12 @@ def _sampling(request: ChatRequest) -> dict[str, Any]:
     if len(given) > _MAX_SAMPLING_FIELDS:
         raise InvalidRequestError(f"a request may have at most {_MAX_SAMPLING_FIELDS} more fields")
     return given
+
+
+def _seed(given: Any) -> int | None:
+    """The voice's seed. The language model may know others than whole numbers."""
+    is_whole = isinstance(given, int) and not isinstance(given, bool)
+    return given if is_whole and 0 <= given <= _MAX_SEED else None
 
 
 def _tooling(request: ChatRequest) -> dict[str, Any]:

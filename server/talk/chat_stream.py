@@ -151,10 +151,11 @@ class ChatResponse(Response):
                 context.engine_request_id(),
                 prompt,
                 speaks=self._plan.speaks,
+                seed=None if self._plan.seed is None else self._plan.seed + index,
                 ticket=ticket,
                 deadline=self._deadline(),
             )
-            for ticket in [self._admit() for _ in range(self._plan.num_choices)]
+            for index, ticket in enumerate([self._admit() for _ in range(self._plan.num_choices)])
         ]
 
     async def _send_whole(self, context: RequestContext, sender: BodySender) -> None:

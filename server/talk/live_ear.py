@@ -10,10 +10,10 @@ from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
-import soxr
 
 from engine.outputs import OmniInteractionPrompt
 from server.audio.decoder import SAMPLE_RATE, Samples
+from server.audio.live_resampler import LiveResampler
 from server.engine_port import EnginePort
 from server.sessions.realtime.effects import ListeningOptions
 from server.talk.session_orders import hints_of
@@ -57,7 +57,7 @@ class LiveEar:
         self._request_id = request_id
         self._num_sent = start_ms * _MS_SAMPLES
         self._rate = SAMPLE_RATE
-        self._resampler: Any = None
+        self._resampler: LiveResampler | None = None
         self._event_ids = count(1)
 
     async def open(self, options: ListeningOptions) -> None:
@@ -116,13 +116,11 @@ class LiveEar:
                     yield WordsFound(_to_ms(written["first_sample"]), written["text"])
 
     def _convert(self, pcm: bytes, rate: int) -> Samples:
-        """float32 [samples] at 16 kHz; lags the input by some milliseconds."""
+        """float32 [samples] at 16 kHz."""
         if self._resampler is None or rate != self._rate:
             self._rate = rate
-            self._resampler = soxr.ResampleStream(rate, SAMPLE_RATE, 1, dtype="float32")
-        samples = np.frombuffer(pcm, "<i2").astype(np.float32) / 32768.0
-        converted: Samples = self._resampler.resample_chunk(samples)
-        return converted
+            self._resampler = LiveResampler(rate)
+        return self._resampler.feed(np.frombuffer(pcm, "<i2").astype(np.float32) / 32768.0)
 
 
 def _settings(options: ListeningOptions) -> dict[str, Any]:

@@ -10,11 +10,13 @@ import pytest
 from benchmarks.__main__ import NAMES, main
 
 # The others have tests of their own.
-QUIET = [name for name in NAMES if name not in ("wer", "talker", "guided_tokens")]
+TALKING = ("voice_to_voice", "barge_in", "talkers", "spoken_words")
+QUIET = [name for name in NAMES if name not in ("wer", "talker", "guided_tokens", *TALKING)]
 # What must be so even of a quick run, whatever the machine is busy with.
 CERTAIN = {
     "integrity checks that failed": 0,
     "seeded answers whose bytes differ": 0,
+    "transcripts that are not what was written": 0,
 }
 
 
@@ -51,6 +53,14 @@ def test_the_word_error_rate_of_tones_is_that_of_nothing_understood(tmp_path: Pa
     figures = run_quick("wer", tmp_path / "out.json")
     check(figures)
     assert figures["WER, one at a time"] >= 50
+
+
+@pytest.mark.process
+@pytest.mark.model
+@pytest.mark.asr
+@pytest.mark.parametrize("name", TALKING)
+def test_the_benchmark_talks_with_a_real_server(name: str, tmp_path: Path) -> None:
+    check(run_quick(name, tmp_path / "out.json"))
 
 
 @pytest.mark.model

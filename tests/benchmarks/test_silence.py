@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.silence import Word, longest_silence_s, pauses
+from benchmarks.silence import Word, longest_silence_s, loud_span, pauses
 from benchmarks.speech_client import SAMPLE_RATE
 
 TEXT = "One, two. Three!"
@@ -40,3 +40,13 @@ def test_sound_throughout_is_no_pause() -> None:
 
 def test_audio_without_words_has_no_pauses() -> None:
     assert pauses(np.array(tone(0.1), np.int16).tobytes(), [], TEXT) == []
+
+
+def test_speech_is_from_the_first_loud_frame_to_the_last() -> None:
+    pcm = np.array(hush(0.1) + tone(0.2) + hush(0.3) + tone(0.1) + hush(0.5), np.int16)
+    assert loud_span(pcm) == (2400, round(0.7 * SAMPLE_RATE) - 1)
+
+
+def test_in_silence_there_is_no_speech() -> None:
+    with pytest.raises(ValueError, match="nothing but silence"):
+        loud_span(np.array(hush(0.5), np.int16))

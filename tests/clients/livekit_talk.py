@@ -10,15 +10,17 @@ import aiohttp
 import numpy as np
 import numpy.typing as npt
 from livekit import rtc
-from livekit.agents import Agent, AgentSession
+from livekit.agents import NOT_GIVEN, Agent, AgentSession
+from livekit.agents.tts import TTS
 from livekit.agents.voice.io import AudioInput, AudioOutput, AudioOutputCapabilities
 from livekit.plugins.openai.realtime import RealtimeModel
 
 from tests.clients.talking import PCM_RATE, Talk, pieces
 
 LIMIT_S = 120.0
-Told: TypeAlias = Literal["conversation_item_added", "function_tools_executed", "speech_created"]
+Told: TypeAlias = Literal["conversation_item_added", "function_tools_executed", "error"]
 _TOLD: tuple[Told, ...] = get_args(Told)
+_HARMLESS = [kind for kind in _TOLD if kind != "error"]
 
 
 def frame_of(pcm: bytes) -> rtc.AudioFrame:
@@ -100,7 +102,6 @@ class Call:
         self._news = asyncio.Event()
         for kind in _TOLD:
             session.on(kind, self._told.put_nowait)
-        session.on("error", self._told.put_nowait)
         agent.realtime_llm_session.on("openai_server_event_received", self._note)
 
     def _note(self, event: dict[str, Any]) -> None:
@@ -111,7 +112,7 @@ class Call:
         """The next event of that type."""
         while True:
             event = await self._told.get()
-            assert event.type != "error", event.error
+            assert event.type in (kind, *_HARMLESS), event.error
             if event.type == kind:
                 return event
 
@@ -148,9 +149,13 @@ def hold(
     *,
     instructions: str = "You show people the way.",
     tools: Sequence[Any] = (),
+    voice: TTS[Any] | None = None,
     **options: Any,
 ) -> None:
-    """Let an agent talk with ``scenario``; ``options`` are the model's."""
+    """Let an agent talk with ``scenario``; ``options`` are the model's.
+
+    ``voice`` speaks what a model writes that does not speak itself.
+    """
 
     async def run() -> None:
         async with aiohttp.ClientSession() as http:
@@ -158,7 +163,7 @@ def hold(
                 base_url=talk.base_url, api_key="any", http_session=http, **options
             )
             session: AgentSession[None] = AgentSession(
-                llm=model, vad=None, aec_warmup_duration=None
+                llm=model, tts=voice or NOT_GIVEN, vad=None, aec_warmup_duration=None
             )
             session.input.audio, session.output.audio = Microphone(), Loudspeaker()
             agent = Agent(instructions=instructions, tools=list(tools))
@@ -167,5 +172,7 @@ def hold(
                 await scenario(Call(session, agent))
             finally:
                 await session.aclose()
+                if voice is not None:
+                    await voice.aclose()
 
     asyncio.run(asyncio.wait_for(run(), LIMIT_S))

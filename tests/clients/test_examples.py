@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.speech import check_speech, hear
+from tests.clients.talking import said, talking
 from tests.e2e.server_process import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -41,7 +42,7 @@ def run(name: str, *arguments: str, cwd: Path, environ: dict[str, str]) -> str:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
@@ -257,3 +258,22 @@ def test_subtitles_tell_when_each_line_is_spoken(
     seconds = [60 * int(minute) + float(second) for _, minute, second in times]
     assert seconds == sorted(seconds)
     assert heard.duration_s - 1 < seconds[-1] <= heard.duration_s
+
+
+@pytest.mark.model
+@pytest.mark.process
+@pytest.mark.asr
+def test_voice_agent_answers_what_it_hears(
+    tmp_path: Path, environ: dict[str, str], recorder: Path
+) -> None:
+    (tmp_path / "question").write_bytes(said("How do I get to the museum?", silence_s=2.0))
+    microphone = recorder.parent / "bin" / "arecord"
+    microphone.write_text(f"#!/bin/sh\nexec cat '{tmp_path / 'question'}'\n")
+    microphone.chmod(0o755)
+    with talking() as talk:
+        here = {"VOXLOOM_URL": f"ws://127.0.0.1:{talk.server.port}"}
+        printed = run("voice_agent.py", cwd=tmp_path, environ=environ | here)
+
+    assert "You said" in printed
+    assert "museum" in printed
+    check_speech(recorder.read_bytes(), "pcm", 1.0, 5.0)

@@ -8,21 +8,30 @@ from collections.abc import Iterator
 
 import pytest
 from livekit.agents import function_tool
+from livekit.plugins.openai import TTS
 
 from tests.clients.livekit_talk import Call, hold
 from tests.clients.speech import check_speech
-from tests.clients.talking import RUNNING, Talk, said, talking
+from tests.clients.talking import PCM_RATE, RUNNING, Talk, said, talking
 
 pytestmark = [pytest.mark.model, pytest.mark.process, pytest.mark.asr]
 
 QUESTION = "Could you tell me how to get to the museum, please?"
 SENTENCE = "And so it goes on and on. "
+# Most of the silence behind the question.
+PAUSE = round(1.8 * PCM_RATE) * 2
 
 
 @pytest.fixture(scope="module")
 def talk() -> Iterator[Talk]:
     with talking(tokens_per_s=100) as talk:
         yield talk
+
+
+@pytest.fixture(scope="module")
+def question() -> bytes:
+    """Made beforehand: a client's event loop that computes is one that times out."""
+    return said(QUESTION, silence_s=2.0)
 
 
 @pytest.fixture(autouse=True)
@@ -32,9 +41,9 @@ def complaints(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR] == []
 
 
-def test_a_turn_by_voice(talk: Talk) -> None:
+def test_a_turn_by_voice(talk: Talk, question: bytes) -> None:
     async def scenario(call: Call) -> None:
-        speaking = asyncio.create_task(call.speak(said(QUESTION, silence_s=2.0)))
+        speaking = asyncio.create_task(call.speak(question))
         assert "museum" in await call.words_of("user")
         assert "museum" in await call.words_of("assistant")
         await speaking
@@ -68,11 +77,11 @@ def test_a_tool_turn(talk: Talk) -> None:
     hold(talk, scenario, tools=[add])
 
 
-def test_a_voice_interrupts_an_answer(talk: Talk) -> None:
+def test_a_voice_interrupts_an_answer(talk: Talk, question: bytes) -> None:
     async def scenario(call: Call) -> None:
         call.session.generate_reply(user_input="say " + SENTENCE * 40)
         await call.loudspeaker.plays.wait()
-        speaking = asyncio.create_task(call.speak(said(QUESTION, silence_s=2.0)))
+        speaking = asyncio.create_task(call.speak(question))
         interrupted = (await call.told("conversation_item_added")).item
         while interrupted.role != "assistant":
             interrupted = (await call.told("conversation_item_added")).item
@@ -106,3 +115,36 @@ def test_a_cancel_ends_an_answer_and_the_next_one_begins(talk: Talk) -> None:
 
     hold(talk, scenario)
     talk.server.await_metric(RUNNING, 0)
+
+
+def test_a_turn_that_the_client_ends(talk: Talk, question: bytes) -> None:
+    async def scenario(call: Call) -> None:
+        await call.speak(question[:-PAUSE])
+        call.session.commit_user_turn()
+        assert "museum" in await call.words_of("assistant")
+        assert call.statuses == ["completed"]
+
+    hold(talk, scenario, turn_detection=None)
+
+
+def test_a_written_answer_is_spoken_by_the_plugins_own_voice(talk: Talk) -> None:
+    async def scenario(call: Call) -> None:
+        call.session.generate_reply(user_input="say Good morning to you.")
+        assert await call.words_of("assistant") == "Good morning to you."
+        check_speech(call.loudspeaker.sound, "pcm", 0.8, 3.0)
+        assert "response.output_audio.delta" not in {e["type"] for e in call.server_events}
+
+    voice = TTS(base_url=talk.base_url, api_key="any")
+    hold(talk, scenario, voice=voice, modalities=["text"])
+
+
+def test_an_answer_that_fails_leaves_the_session_in_use(talk: Talk) -> None:
+    async def scenario(call: Call) -> None:
+        call.session.generate_reply(user_input="say One and two.\nbreak")
+        assert (await call.told("error")).error.recoverable
+        call.session.generate_reply(user_input="say Still here.")
+        while await call.words_of("assistant") != "Still here.":
+            pass
+        assert call.statuses == ["failed", "completed"]
+
+    hold(talk, scenario)

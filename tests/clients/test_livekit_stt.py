@@ -89,12 +89,12 @@ def test_an_unknown_model_is_an_error(server: ServerProcess) -> None:
 async def listen(stt: openai.STT, sentences: tuple[str, ...]) -> list[SpeechEvent]:
     """What the stream tells while these are said, to the last one's words."""
     events: list[SpeechEvent] = []
+    speech = b"".join(said(sentence, silence_s=1.5) for sentence in sentences)
     async with stt.stream(conn_options=ONCE) as stream:
 
         async def speak() -> None:
-            for sentence in sentences:
-                async for piece in pieces(said(sentence, silence_s=1.5)):
-                    stream.push_frame(frame_of(piece))
+            async for piece in pieces(speech):
+                stream.push_frame(frame_of(piece))
 
         speaking = asyncio.create_task(speak())
         async for event in stream:

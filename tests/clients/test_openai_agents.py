@@ -6,16 +6,27 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+import soxr
 from agents import function_tool
-from agents.realtime import RealtimeAgent, RealtimeModelConfig, RealtimeRunner, RealtimeSession
+from agents.realtime import (
+    RealtimeAgent,
+    RealtimeModelConfig,
+    RealtimeModelSendRawMessage,
+    RealtimeRunner,
+    RealtimeSession,
+)
 
+from server.audio.g711 import G711Law, G711Writer
 from tests.clients.speech import check_speech
 from tests.clients.talking import RUNNING, Talk, pieces, said, talking
+from tests.spoken import RATE, spoken
 
 pytestmark = [pytest.mark.model, pytest.mark.process, pytest.mark.asr]
 
 LIMIT_S = 120.0
+TELEPHONE_RATE = 8000
 QUESTION = "Could you tell me how to get to the museum, please?"
 SENTENCE = "And so it goes on and on. "
 INSTRUCTIONS = "You show people the way."
@@ -27,6 +38,12 @@ OWN_CANCEL = {"type": "server_vad", "interrupt_response": False}
 def talk() -> Iterator[Talk]:
     with talking(tokens_per_s=100) as talk:
         yield talk
+
+
+@pytest.fixture(scope="module")
+def question() -> bytes:
+    """Made beforehand: a client's event loop that computes is one that times out."""
+    return said(QUESTION, silence_s=2.0)
 
 
 class Call:
@@ -87,9 +104,12 @@ def statuses(call: Call) -> list[str]:
 def hold(
     talk: Talk,
     scenario: Callable[[Call], Awaitable[None]],
+    *,
     tools: tuple[Any, ...] = (),
+    handoffs: tuple[Any, ...] = (),
     **settings: Any,
 ) -> None:
+    """Let an agent talk with ``scenario``; ``settings`` are the model's."""
     config: Any = RealtimeModelConfig(
         url=f"ws://127.0.0.1:{talk.server.port}/v1/realtime?model=gpt-realtime",
         api_key="any",
@@ -97,16 +117,18 @@ def hold(
     )
 
     async def run() -> None:
-        agent: Any = RealtimeAgent(name="guide", instructions=INSTRUCTIONS, tools=list(tools))
+        agent: Any = RealtimeAgent(
+            name="guide", instructions=INSTRUCTIONS, tools=list(tools), handoffs=list(handoffs)
+        )
         async with await RealtimeRunner(agent).run(model_config=config) as session:
             await scenario(Call(session))
 
     asyncio.run(asyncio.wait_for(run(), LIMIT_S))
 
 
-def test_a_turn_by_voice(talk: Talk) -> None:
+def test_a_turn_by_voice(talk: Talk, question: bytes) -> None:
     async def scenario(call: Call) -> None:
-        speaking = asyncio.create_task(call.speak(said(QUESTION, silence_s=2.0)))
+        speaking = asyncio.create_task(call.speak(question))
         events = await call.until_answered()
         await speaking
         assert "museum" in call.said_by("user")[0]
@@ -139,14 +161,56 @@ def test_a_tool_turn(talk: Talk) -> None:
         (tool,) = talk.llm.asked()[-1]["tools"]
         assert tool["function"]["description"] == "Adds two numbers."
 
-    hold(talk, scenario, (add,))
+    hold(talk, scenario, tools=(add,))
 
 
-def test_a_voice_interrupts_an_answer(talk: Talk) -> None:
+def test_an_agent_hands_a_conversation_over(talk: Talk) -> None:
+    helper: Any = RealtimeAgent(name="helper", instructions="You sell tickets.")
+
+    async def scenario(call: Call) -> None:
+        await call.session.send_message("say Hello.")
+        await call.until_answered()
+        await call.session.send_message("call transfer_to_helper")
+        events = await call.until_answered()
+        (handoff,) = [event for event in events if event.type == "handoff"]
+        assert handoff.to_agent is helper
+        await call.session.send_message("say Two tickets.")
+        await call.until_answered()
+        assert call.said_by("assistant")[-1] == "Two tickets."
+        system = talk.llm.asked()[-1]["messages"][0]
+        assert system == {"role": "system", "content": "You sell tickets."}
+
+    hold(talk, scenario, handoffs=(helper,))
+
+
+def test_a_turn_by_telephone_that_the_caller_ends(talk: Talk) -> None:
+    """G.711 both ways; with ``turn_detection`` null the client commits and asks for an answer."""
+    speech = soxr.resample(spoken(QUESTION), RATE, TELEPHONE_RATE)
+    codes = G711Writer(G711Law.ULAW).write(np.round(speech * 32767).astype(np.int16))
+
+    async def scenario(call: Call) -> None:
+        await call.session.send_audio(codes, commit=True)
+        ask: Any = {"type": "response.create"}
+        await call.session.model.send_event(RealtimeModelSendRawMessage(message=ask))
+        events = await call.until_answered()
+        assert "museum" in call.said_by("user")[0]
+        assert "museum" in call.said_by("assistant")[0]
+        assert 1.5 < len(audio_of(events)) / TELEPHONE_RATE < 8.0
+
+    hold(
+        talk,
+        scenario,
+        turn_detection=None,
+        input_audio_format="g711_ulaw",
+        output_audio_format="g711_ulaw",
+    )
+
+
+def test_a_voice_interrupts_an_answer(talk: Talk, question: bytes) -> None:
     async def scenario(call: Call) -> None:
         await call.session.send_message("say " + SENTENCE * 40)
         await call.until("audio")
-        speaking = asyncio.create_task(call.speak(said(QUESTION, silence_s=2.0)))
+        speaking = asyncio.create_task(call.speak(question))
         events = await call.until("audio_interrupted")
         item_id = events[-1].item_id
         truncated = _server_event((await call.until("conversation.item.truncated"))[-1])
@@ -181,3 +245,15 @@ def test_a_cancel_ends_an_answer_and_the_next_one_begins(talk: Talk) -> None:
 
     hold(talk, scenario, turn_detection=OWN_CANCEL)
     talk.server.await_metric(RUNNING, 0)
+
+
+def test_an_answer_that_fails_leaves_the_session_in_use(talk: Talk) -> None:
+    async def scenario(call: Call) -> None:
+        await call.session.send_message("say One and two.\nbreak")
+        await call.until("agent_end")
+        await call.session.send_message("say Still here.")
+        await call.until("agent_end")
+        assert statuses(call) == ["failed", "completed"]
+        assert call.said_by("assistant")[-1] == "Still here."
+
+    hold(talk, scenario)

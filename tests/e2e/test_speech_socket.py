@@ -101,6 +101,22 @@ def test_a_sentence_is_spoken_before_the_text_is_complete(server: ServerProcess)
         assert done["sentence_text"] == "It cost"
 
 
+@pytest.mark.parametrize("spoken", ["Good morning. ", ""])
+def test_what_is_skipped_behind_the_last_sound_is_told_at_the_end(
+    server: ServerProcess, spoken: str
+) -> None:
+    with open_socket(server, **STREAMED) as socket:
+        for text in (spoken, "中中"):
+            say(socket, "input.text", text=text)
+        say(socket, "input.done")
+        messages = read_until(socket, "session.done")
+        assert "skipped 2 characters of Han script" in messages[-1]["warnings"]
+        assert len(events_of(messages, "audio.done")) == bool(spoken)
+        say(socket, "input.text", text=SENTENCES[1])
+        say(socket, "input.done")
+        assert "warnings" not in read_until(socket, "session.done")[-1]
+
+
 def test_clauses_are_spoken_when_nothing_else_is_to_be_heard(server: ServerProcess) -> None:
     with open_socket(server, **STREAMED | {"split_granularity": "clause"}) as socket:
         for word in SENTENCES[0].split(" "):

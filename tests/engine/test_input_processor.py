@@ -113,6 +113,8 @@ def wrong(name: str, value: Any, message: str) -> Any:
         wrong("sampling_params_list", [SamplingParams()], "got 1"),
         wrong("final_stage_id", 2, "between 0 and 1, got 2"),
         wrong("final_stage_id", -1, "between 0 and 1"),
+        wrong("first_stage_id", 2, "between 0 and 1, got 2"),
+        wrong("first_stage_id", True, "between 0 and 1, got True"),
         wrong("final_output_stage_ids", [], "stage ids from 0 to 1"),
         wrong("final_output_stage_ids", [0, 5], "stage ids from 0 to 1"),
         wrong("lora_request", "x", "lora_request cannot be used"),
@@ -140,6 +142,20 @@ def test_a_wrong_argument_is_refused_by_name(name: str, value: Any, message: str
         process(**{name: value})
     assert caught.value.param == name
     assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("resumable", True), ("data_parallel_rank", 0), ("lora_request", "x")]
+)
+def test_what_stage_0_acts_on_is_refused_where_it_has_no_part(name: str, value: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="is for stage 0, and") as caught:
+        process(first_stage_id=1, **{name: value})
+    assert caught.value.param == name
+
+
+def test_a_stage_before_the_first_has_no_output_to_ask_for() -> None:
+    with pytest.raises(InvalidRequestError, match="stage ids from 1 to 1"):
+        process(first_stage_id=1, final_output_stage_ids=[0, 1])
 
 
 def nested(depth: int) -> dict[str, Any]:

@@ -165,6 +165,17 @@ def test_a_warning_comes_with_the_next_piece(stream_audio: bool) -> None:
     assert not any(piece.warnings for piece in pieces if not piece.opens)
 
 
+@pytest.mark.parametrize("stream_audio", [True, False])
+def test_a_warning_behind_the_last_sound_comes_by_itself(stream_audio: bool) -> None:
+    outputs = [output(1, (0, 6, True)), output(0, (0, 0, False), num_samples=0)]
+    outputs[1].payload["warnings"] = ["of the rest"]
+    *spoken, last = code(outputs, stream_audio=stream_audio)
+
+    assert last.only_warns
+    assert last.warnings == ("of the rest",)
+    assert not any(piece.only_warns or piece.warnings for piece in spoken)
+
+
 def test_outputs_without_audio_make_no_piece() -> None:
     assert code([output(0, (0, 6, False), num_samples=0)]) == []
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -76,6 +78,22 @@ def stop_when_finished(*request_ids: str) -> FakeLanes:
             lanes.stop()
 
     return FakeLanes(script)
+
+
+def test_at_debug_level_the_log_tells_when_each_step_ran(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG", logger="voxloom.worker.step_loop")
+    lanes = stop_when_finished("a")
+    lanes.put(request("a"))
+    before = time.monotonic()
+    run_loop(NotesStage(), lanes)
+    found = [re.fullmatch(r"s stepped from (.+) to (.+): \['a'\]", m) for m in caplog.messages]
+    times = [float(t) for match in found if match is not None for t in match.groups()]
+    assert times
+    assert times == sorted(times)
+    assert before - 0.001 <= times[0]
+    assert times[-1] <= time.monotonic() + 0.001
 
 
 def test_requests_run_to_their_end_and_are_let_go() -> None:

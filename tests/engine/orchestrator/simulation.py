@@ -284,6 +284,8 @@ class FakeReplica:
         num_outputs = message.payload.get("num_units", 0)
         if self.stage_id > 0:
             num_outputs = CHUNKS_PER_UNIT if message.payload else 0
+            if held.request.prompt["begins_at"] == self.stage_id:
+                num_outputs = CHUNKS_PER_UNIT * held.request.prompt["num_units"]
         held.put(message.unit, num_outputs)
         held.is_open = not message.final
 
@@ -353,7 +355,7 @@ class Simulation:
         self.callers[request_id] = Caller(
             num_units, is_closed=not resumable, num_outputs=len(output_ids)
         )
-        prompt = {"num_units": num_units}
+        prompt = {"num_units": num_units, "begins_at": options.get("first_stage_id", 0)}
         submission = StageSubmissionMessage(
             type="add_request",
             request_id=request_id,

@@ -75,6 +75,31 @@ def test_outputs_of_an_earlier_stage_are_delivered_when_asked_for() -> None:
     simulation.core.check_integrity()
 
 
+def test_a_request_that_begins_at_a_later_stage_never_meets_the_first() -> None:
+    simulation = Simulation()
+    for replica_id in stage_replicas(simulation, 1):
+        simulation.say_hello(replica_id)
+    simulation.add("a", 2, first_stage_id=1)
+    simulation.run()
+    assert simulation.callers["a"].num_samples == 2 * UNIT
+    simulation.start_all()
+    simulation.settle()
+
+
+def test_a_request_that_began_at_a_later_stage_outlives_its_replica() -> None:
+    simulation = started()
+    simulation.add("a", 2, first_stage_id=1)
+    (first,) = stage_replicas(simulation, 1)
+    simulation.receive(first)
+    simulation.step(first, "a")
+    simulation.kill(first)
+    simulation.advance(1.0)
+    simulation.start_all()
+    simulation.run()
+    assert simulation.callers["a"].num_samples == 2 * UNIT
+    simulation.settle()
+
+
 def test_a_request_with_two_output_stages_ends_when_both_have() -> None:
     simulation = started()
     simulation.add("a", 2, final_output_stage_ids=[0, 1])

@@ -53,9 +53,16 @@ class OrchestratorHistory(RuleBasedStateMachine):
         resumable=st.booleans(),
         reads=st.booleans(),
         num_companions=st.sampled_from([0, 0, 1, 2]),
+        begins_late=st.booleans(),
     )
     def add(
-        self, num_units: int, priority: int, resumable: bool, reads: bool, num_companions: int
+        self,
+        num_units: int,
+        priority: int,
+        resumable: bool,
+        reads: bool,
+        num_companions: int,
+        begins_late: bool,
     ) -> None:
         self.num_added += 1
         request_id = f"r{self.num_added}"
@@ -65,6 +72,7 @@ class OrchestratorHistory(RuleBasedStateMachine):
             priority=priority,
             resumable=resumable,
             num_companions=0 if resumable else num_companions,
+            first_stage_id=int(begins_late and not resumable and not num_companions),
         )
         self.simulation.callers[request_id].reads = reads
 

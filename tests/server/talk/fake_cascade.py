@@ -72,6 +72,7 @@ class FakeCascade(FakeEngine):
     ) -> AsyncGenerator[OmniRequestOutput, None]:
         self.calls.append({"request_id": request_id, "prompt": prompt})
         self.calls[-1] |= {"final_stage_id": final_stage_id, **arguments}
+        self.calls[-1] |= {"sampling": sampling_params_list}
         speaks = final_stage_id == NAMES.index("speak")
         position = 0
         self.num_open += 1

@@ -49,7 +49,19 @@ def test_a_text_is_answered_with_a_text() -> None:
     assert body["usage"]["total_tokens"] == 10
     (asked,) = cascade.calls
     assert asked["prompt"]["sampling"] == {"temperature": 0.5, "seed": 3}
-    assert asked["final_stage_id"] == 2
+    assert (asked["first_stage_id"], asked["final_stage_id"]) == (2, 2)
+
+
+def test_a_seed_is_the_voices_too_and_each_choice_has_its_own() -> None:
+    _, cascade = ask(SPOKEN | {"seed": 7, "n": 2}, telling("Hi.", 480))
+    seeds = [{stage.seed for stage in asked["sampling"]} for asked in cascade.calls]
+    assert seeds == [{7}, {8}]
+
+
+@pytest.mark.parametrize("seed", [None, "x", 1.5, True, -1, 2**63])
+def test_a_seed_that_only_a_language_model_could_take_is_left_to_it(seed: Any) -> None:
+    _, cascade = ask(SPOKEN | {"seed": seed}, telling("Hi.", 480))
+    assert cascade.calls[0]["sampling"] is None
 
 
 def test_a_spoken_answer_has_its_transcript_and_an_expiry() -> None:

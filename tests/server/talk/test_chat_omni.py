@@ -61,7 +61,7 @@ def test_sound_reaches_the_model_as_it_is_and_where_it_is() -> None:
     assert kinds == ["audio", "text", "audio"]
     np.testing.assert_array_equal(prompt["clips"][0], samples)
     np.testing.assert_array_equal(prompt["clips"][1], [7] * 1600)
-    assert omni.calls[0]["final_stage_id"] == 1
+    assert (omni.calls[0]["first_stage_id"], omni.calls[0]["final_stage_id"]) == (0, 1)
     usage = answer.json()["usage"]["prompt_tokens_details"]
     assert usage["audio_tokens"] == 11
 

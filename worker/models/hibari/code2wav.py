@@ -15,6 +15,7 @@ from worker.fingerprint import make_fingerprint
 from worker.models.hibari.acoustic import Code2Wav, SentenceStream
 from worker.models.hibari.prosody_net import bundled_voice
 from worker.models.hibari.shape import NEUTRAL, VoiceShape
+from worker.models.hibari.units import is_silent
 from worker.pcm import Int16Array, to_int16
 from worker.rows import AudioRow, RowStage, declare_sparse, replay_start
 from worker.stage_model import RowStatus, StageContext, StepOutput
@@ -107,7 +108,7 @@ class Code2WavStage(RowStage[Listening]):
             except Exception as error:
                 rows[request_id] = RowStatus(error=error)
                 continue
-            if len(samples) and unit is not None:
+            if unit is not None and (len(samples) or is_silent(unit)):
                 audio[request_id] = samples
                 chunk = range(start, request.position)
                 words[request_id] = self.words_of(request, unit, sentence_start, chunk)
@@ -129,6 +130,10 @@ class Code2WavStage(RowStage[Listening]):
     def _advance(self, request: Listening) -> Int16Array:
         """Take a request one step further; the samples to send, int16 [n], maybe none."""
         if not request.units:
+            return np.zeros(0, np.int16)
+        if is_silent(request.units[0]):
+            request.warnings += request.units[0]["warnings"]
+            request.close_unit()
             return np.zeros(0, np.int16)
         if request.stream is None:
             request.stream = self.open_sentence(request)
@@ -220,7 +225,7 @@ def num_skipped_frames(unit: dict[str, Any]) -> int:
 
 def _sentence_part(unit: dict[str, Any], is_whole: bool) -> SentencePart:
     """What a chunk of a unit's audio is of its sentence; ``is_whole``: the unit ends with it."""
-    first_char, last_char, ends_sentence = unit["sentence"]
+    first_char, last_char, ends_sentence = unit.get("sentence", (0, 0, False))
     return (first_char, last_char, ends_sentence and is_whole)
 
 

@@ -15,7 +15,7 @@ from worker.models.hibari.prosody_net import ProsodyNet, bundled_voice
 from worker.models.hibari.text.clean import unpack_clean
 from worker.models.hibari.text.phonemes import Phonemizer
 from worker.models.hibari.text_source import Speaker, SpokenChunk, TextSource
-from worker.models.hibari.units import make_unit
+from worker.models.hibari.units import make_silent_unit, make_unit
 from worker.rows import UnitStage
 from worker.seeds import nth_seed
 from worker.stage_model import RowStatus, StageContext
@@ -50,9 +50,19 @@ class _Request:
     def has_work(self) -> bool:
         return not (self.is_open and self.source.is_exhausted)
 
+    @property
+    def owes_warnings(self) -> bool:
+        """The text has ended, and something of it behind the last chunk is to be told.
+
+        A text that came whole was warned of before.
+        """
+        has_ended = not self.is_open and self.source.is_exhausted
+        return has_ended and self.is_resumable and self.source.has_warnings
+
     def status(self) -> RowStatus:
+        has_ended = not self.is_open and self.source.is_exhausted
         return RowStatus(
-            finished=not self.is_open and self.source.is_exhausted,
+            finished=has_ended and not self.owes_warnings,
             end_position=max(self.position, self.skip_position),
             units_done=self.units_done,
             done_position=self.done_position,
@@ -147,6 +157,11 @@ class ProsodyStage(UnitStage[_Request]):
 
     def next_unit(self, row: _Request) -> Payload | None:
         chunk = row.source.take()
+        if chunk is None and row.owes_warnings:
+            number, warnings = row.position, row.source.take_warnings()
+            row.position += 1
+            row.note_progress()
+            return None if number < row.skip_position else make_silent_unit(warnings)
         if chunk is None:
             if row.position == 0 and not row.is_resumable:
                 raise InvalidRequestError("input holds nothing that can be spoken", param="input")

@@ -112,6 +112,17 @@ class TextSource:
         is_start = piece is not self._last_piece and warnings == piece.clean.warnings
         return piece.offset if is_start else None
 
+    @property
+    def has_warnings(self) -> bool:
+        """Warnings wait for a chunk that would tell them."""
+        return bool(self._unread_warnings or self._unsaid_warnings)
+
+    def take_warnings(self) -> tuple[str, ...]:
+        """The warnings that no chunk has told: of a text that ends with what has no sound."""
+        told = self._unsaid_warnings + self._unread_warnings
+        self._unsaid_warnings = self._unread_warnings = ()
+        return told
+
     def put_clean(self, clean: CleanText, begin: int = 0) -> None:
         """The whole text of a request, cleaned already, from ``begin`` on (see ``resume_at``)."""
         self._is_whole_text = True

@@ -46,6 +46,15 @@ def make_unit(
     }
 
 
+def make_silent_unit(warnings: tuple[str, ...]) -> Payload:
+    """A unit without sound, at the end of a text: it only has ``warnings``."""
+    return {"warnings": warnings}
+
+
+def is_silent(unit: Payload) -> bool:
+    return "ids" not in unit
+
+
 def place_in_text(
     words: Sequence[WordSpan], locate: Callable[[Span], Span]
 ) -> list[tuple[int, int, int, int]]:

@@ -94,7 +94,9 @@ def _quiet() -> Iterator[None]:
     """Without transformers' table of all weights that belong to the other parts."""
     level = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
     try:
         yield
     finally:
         transformers_logging.set_verbosity(level)
+        transformers_logging.enable_progress_bar()

@@ -1,6 +1,6 @@
 """What counts as speech and what as a pause: the settings, and the rule frame by frame.
 
-    silence ──two frames at or above threshold──> speech
+    silence ──a frame well above threshold, or two at or above it──> speech
     speech  ──``silence_duration_ms`` below the lower threshold──> silence
 
 Frames between the two thresholds change nothing: they keep a pause from ending, and speech too.
@@ -17,9 +17,9 @@ import msgspec
 
 from worker.models.silero_vad.probabilities import FRAME_SAMPLES, SAMPLE_RATE
 
-# One loud frame is a click; two in a row are 64 ms, shorter than any syllable.
-_MIN_SPEECH_FRAMES = 2
-# Silero's own rule: the end of speech is asked for at a probability this much lower.
+# Silero's own rule: the end of speech is asked for at a probability this much lower. A beginning
+# that is as much higher needs no second frame. Clicks, thumps, beeps, keys and noise stay below
+# 0.2, and a voice is over this in the first frame that is all voice, mostly.
 _HYSTERESIS = 0.15
 _MIN_LOWER_THRESHOLD = 0.01
 
@@ -34,6 +34,10 @@ class Detection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     @property
     def lower_threshold(self) -> float:
         return max(self.threshold - _HYSTERESIS, _MIN_LOWER_THRESHOLD)
+
+    @property
+    def sure_threshold(self) -> float:
+        return self.threshold + _HYSTERESIS
 
     @property
     def prefix_samples(self) -> int:
@@ -77,7 +81,7 @@ class SpeechDetector:
         self.detection = detection
         self._pause_samples = pause_samples
         self._position = first_sample
-        self._num_loud = 0
+        self._was_loud = False
         self._silent_since: int | None = None
         self._is_paused = False
         self.is_speech = False
@@ -86,17 +90,17 @@ class SpeechDetector:
         """The changes that one more frame brings."""
         begin, self._position = self._position, self._position + FRAME_SAMPLES
         is_loud = probability >= self.detection.threshold
-        self._num_loud = self._num_loud + 1 if is_loud else 0
+        was_loud, self._was_loud = self._was_loud, is_loud
         if self.is_speech:
             yield from self._in_speech(begin, is_loud, probability)
-        elif self._num_loud == _MIN_SPEECH_FRAMES:
+        elif is_loud and (was_loud or probability >= self.detection.sure_threshold):
             self.is_speech = True
-            yield self._change(Edge.STARTED, begin - (_MIN_SPEECH_FRAMES - 1) * FRAME_SAMPLES)
+            yield self._change(Edge.STARTED, begin - FRAME_SAMPLES if was_loud else begin)
 
     def stop(self) -> None:
         """Speech is over because someone said so."""
         self.is_speech = self._is_paused = False
-        self._num_loud, self._silent_since = 0, None
+        self._was_loud, self._silent_since = False, None
 
     def _in_speech(self, begin: int, is_loud: bool, probability: float) -> Iterator[Change]:
         if is_loud:

@@ -1,4 +1,4 @@
-"""The ways in which a request's audio is listened to: as a recording, live, or not at all.
+"""The ways in which a request's audio is listened to: as a recording, or live.
 
 An ear takes inputs in order and finds units. ``units_done`` says from which input on a replay must
 hear again, once all units that were found have left.
@@ -178,22 +178,7 @@ class LiveEar:
             self.units_done = self._taken.popleft()[0] + 1
 
 
-class NoEar:
-    """A request that comes with its words: there is nothing to hear."""
-
-    units_done = 0
-    has_input = False
-
-    def put(self, item: Input) -> None:
-        """What follows on nothing is nothing."""
-
-    def listen(self) -> list[Payload]:
-        return []
-
-
 def open_ear(net: SpeechNet, prompt: dict[str, Any], units_done: int) -> Ear:
     """The ear that the prompt's ``mode`` asks for."""
-    if prompt["mode"] == "silent":
-        return NoEar()
     kind = LiveEar if prompt["mode"] == "live" else RecordingEar
     return kind(net, prompt, units_done)

@@ -7,7 +7,7 @@ Keys of a prompt:
 - ``voice``, ``speed``, ``language``: how the answer is spoken, where the pipeline speaks.
 
 Where the thinker comes behind stages that listen, a prompt with ``mode`` is theirs to check
-(``transform_cascade``), and one without is silent: it comes with its words.
+(``transform_cascade``); one without comes with its words and begins at the thinker.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def transform_prompt(prompt: Prompt) -> Prompt:
 
 
 def transform_cascade(prompt: Prompt) -> Prompt:
-    """What the first stage of a cascade reads: something to hear, or nothing."""
+    """What the stage at which a prompt enters a cascade reads: something to hear, or messages."""
     if "mode" in prompt:
         return whisper.transform_prompt(prompt)
-    return transform_prompt(prompt) | {"mode": "silent"}
+    return transform_prompt(prompt)
 
 
 def _check_messages(messages: Any) -> None:

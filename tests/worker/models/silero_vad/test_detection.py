@@ -18,9 +18,20 @@ def feed(detector: SpeechDetector, *probabilities: float) -> list[Change]:
 def test_two_loud_frames_begin_speech_at_the_first_of_them() -> None:
     detector = SpeechDetector(QUICK)
 
-    assert feed(detector, 0.1, 0.9, 0.1, 0.9) == []
+    assert feed(detector, 0.1, 0.6, 0.1, 0.6) == []
     assert feed(detector, 0.5) == [Change(Edge.STARTED, 3 * FRAME, 5 * FRAME)]
     assert detector.is_speech
+
+
+@pytest.mark.parametrize(("threshold", "is_sure"), [(0.5, True), (0.6, False), (1.0, False)])
+def test_a_frame_well_above_the_threshold_begins_speech_alone(
+    threshold: float, is_sure: bool
+) -> None:
+    detector = SpeechDetector(Detection(threshold=threshold))
+
+    changes = feed(detector, 0.1, 0.7)
+
+    assert changes == ([Change(Edge.STARTED, FRAME, 2 * FRAME)] if is_sure else [])
 
 
 def test_silence_ends_speech_where_it_began() -> None:
@@ -65,8 +76,8 @@ def test_one_silent_frame_is_the_shortest_pause(duration_ms: int) -> None:
 
 def test_speech_that_was_stopped_begins_anew_only_with_two_loud_frames() -> None:
     detector = SpeechDetector(QUICK)
-    feed(detector, 0.9, 0.9)
+    feed(detector, 0.6, 0.6)
     detector.stop()
 
-    assert feed(detector, 0.9) == []
-    assert [c.edge for c in feed(detector, 0.9)] == [Edge.STARTED]
+    assert feed(detector, 0.6) == []
+    assert [c.edge for c in feed(detector, 0.6)] == [Edge.STARTED]

@@ -70,6 +70,19 @@ def test_silence_and_noise_are_no_turns_and_take_no_memory(net: SpeechNet) -> No
     assert sum(len(piece) for piece in listener._pieces) < RATE
 
 
+def test_clicks_knocks_and_keys_are_no_turns(net: SpeechNet) -> None:
+    generator = np.random.default_rng(2)
+    decay = np.exp(-np.arange(RATE // 4) / 800).astype(np.float32)
+    knocks = [
+        *(0.8 * noise(0.25, 1.0) * decay for _ in range(5)),
+        *(0.5 * noise(0.02, 1.0) for _ in range(5)),
+        *(np.full(1, 0.9, np.float32) for _ in range(5)),
+    ]
+    audio = [part for knock in knocks for part in (silence(generator.uniform(0.1, 0.5)), knock)]
+
+    assert feed(Listener(net, VAD), np.concatenate([*audio, silence(1.0)])) == []
+
+
 def test_a_guess_holds_all_speech_of_the_turn_that_it_was_right_about(net: SpeechNet) -> None:
     heard = feed(Listener(net, VAD, guesses=True), conversation())
 

@@ -15,7 +15,12 @@ from engine.messages import SamplingParams, StageRequest, StageUpdate
 from engine.pipeline import load_pipeline
 from tests.spoken import RATE, SENTENCES, Samples, noise, spoken
 from worker.models.whisper.adapter import transform_prompt
-from worker.models.whisper.recogniser import Recogniser, Recognition, WhisperOptions
+from worker.models.whisper.recogniser import (
+    Recogniser,
+    Recognition,
+    WhisperOptions,
+    trim_tail,
+)
 from worker.models.whisper.stage import WhisperStage, load
 from worker.stage_model import RowStatus, StageContext
 
@@ -215,3 +220,35 @@ def test_times_never_leave_the_audio(stage: WhisperStage) -> None:
     [unit], _ = run(stage, heard(np.ascontiguousarray(cut), word_times=True))
 
     assert max(s["end"] for s in unit["segments"]) <= 1.7
+
+
+def test_a_short_tail_costs_no_word() -> None:
+    recogniser = Recogniser(WhisperOptions(beam_size=1, tail_s=5.0), num_workers=1)
+
+    for text in SENTENCES:
+        found = recogniser.recognise(spoken(text), Recognition(word_times=True), 0.0)
+        said = "".join(segment["text"] for segment in found.segments)
+        assert num_errors(words(text), words(said)) <= 1
+        assert all(segment["words"] for segment in found.segments)
+    assert not recogniser.recognise(noise(2.0), Recognition(), 0.0).segments
+
+
+@pytest.mark.parametrize(
+    ("num_sounding", "expected"), [(0, 1000), (400, 1000), (501, 1002), (1200, 1700), (2900, 3000)]
+)
+def test_what_was_added_to_a_chunk_is_cut_to_the_tail(num_sounding: int, expected: int) -> None:
+    features = np.zeros((80, 3000), np.float32)
+    features[3:, :num_sounding] = -0.5
+
+    cut = trim_tail(features, 500)
+
+    assert cut.shape == (80, expected)
+    assert np.array_equal(cut, features[:, :expected])
+
+
+def test_a_tail_in_which_no_end_can_be_found_is_refused() -> None:
+    pipeline = load_pipeline("transcribe")
+    stage = msgspec.structs.replace(pipeline.stages[1], options={"tail_s": 1.0})
+
+    with pytest.raises(ConfigError, match="tail_s must be at least 5, or null"):
+        load(StageContext(pipeline, stage, 1))

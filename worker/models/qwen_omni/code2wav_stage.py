@@ -1,0 +1,210 @@
+"""The code2wav stage: frames of codes to audio, a piece of each request in one step.
+
+Keeps of a request the frames that a later piece needs, and nothing that was computed: a piece can
+be decoded anywhere, and a replay begins with the frames that the next piece needs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+import torch
+
+from engine.errors import ConfigError
+from engine.messages import Fingerprint, StageInteraction, StageRequest, StageUpdate
+from engine.pipeline import load_object
+from worker.fingerprint import make_fingerprint
+from worker.models.lm_codec.codec import pick_device
+from worker.models.qwen_omni.code2wav import Decoder, Piece, Samples
+from worker.models.qwen_omni.codes import Codes, read_codes
+from worker.pcm import Int16Array, to_int16
+from worker.stage_model import RowStatus, StageContext, StepOutput
+
+_LOADERS = {
+    "qwen2.5": "worker.models.qwen_omni.qwen2_5_code2wav:load_decoder",
+    "qwen3": "worker.models.qwen_omni.qwen3_code2wav:load_decoder",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Request:
+    """``codes`` begin with frame ``first``, which begins input ``units_done``.
+
+    ``unit_sizes``: frames of each input from there on. ``start`` is the next frame to be decoded,
+    and its audio begins at ``position``.
+    """
+
+    voice: str
+    seed: int
+    codes: Codes
+    first: int
+    start: int
+    units_done: int
+    position: int
+    skip_position: int
+    is_open: bool = True
+    unit_sizes: deque[int] = field(default_factory=deque)
+
+    @property
+    def num_known(self) -> int:
+        return self.first + len(self.codes)
+
+    @property
+    def has_ended(self) -> bool:
+        return not self.is_open and self.start == self.num_known
+
+    def forget(self, first_needed: int) -> None:
+        """Inputs that end before this frame."""
+        while self.unit_sizes and self.first + self.unit_sizes[0] <= first_needed:
+            size = self.unit_sizes.popleft()
+            self.codes = self.codes[size:]
+            self.first += size
+            self.units_done += 1
+
+    def status(self) -> RowStatus:
+        return RowStatus(
+            finished=self.has_ended,
+            end_position=max(self.position, self.skip_position),
+            units_done=self.units_done,
+            done_position=self.position,
+            checkpoint={"first": self.first, "start": self.start},
+        )
+
+
+class Code2WavStage:
+    """Decodes a piece of each request of a batch."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self._requests: dict[str, _Request] = {}
+
+    @property
+    def num_requests(self) -> int:
+        return len(self._requests)
+
+    def add(self, request: StageRequest) -> None:
+        checkpoint = request.checkpoint or {"first": 0, "start": 0}
+        width = self._decoder.facts.frame_width
+        seed = request.sampling.seed
+        self._requests[request.request_id] = _Request(
+            voice=self._decoder.find_voice(request.prompt),
+            seed=request.seed if seed is None else seed,
+            codes=np.zeros((0, width), np.int32),
+            first=checkpoint["first"],
+            start=checkpoint["start"],
+            units_done=request.first_unit,
+            position=request.start_position,
+            skip_position=request.skip_position,
+        )
+
+    def update(self, update: StageUpdate) -> None:
+        request = self._requests[update.request_id]
+        facts = self._decoder.facts
+        codes = read_codes(update.payload, facts.frame_width, facts.num_codes)
+        request.codes = np.concatenate([request.codes, codes])
+        request.unit_sizes.append(len(codes))
+        request.is_open = not update.final
+
+    def interact(self, interaction: StageInteraction) -> None:
+        raise ValueError(f"interactions are for the first stage, not this one: {interaction.kind}")
+
+    def abort(self, request_id: str) -> None:
+        self._requests.pop(request_id, None)
+
+    def has_work(self, request_id: str) -> bool:
+        request = self._requests.get(request_id)
+        return request is not None and (request.has_ended or self._stop(request) is not None)
+
+    def step(self, batch: Sequence[str]) -> StepOutput:
+        stops = {rid: self._stop(self._requests[rid]) for rid in batch}
+        pieces = {
+            rid: self._piece(self._requests[rid], stop)
+            for rid, stop in stops.items()
+            if stop is not None
+        }
+        audio: dict[str, Int16Array] = {}
+        rows: dict[str, RowStatus] = {}
+        for request_id, samples in self._decode(pieces).items():
+            if isinstance(samples, Exception):
+                rows[request_id] = RowStatus(error=samples)
+                continue
+            request = self._requests[request_id]
+            skipped = min(max(request.skip_position - request.position, 0), len(samples))
+            if skipped < len(samples):
+                audio[request_id] = to_int16(samples[skipped:])
+            request.position += len(samples)
+            request.start = pieces[request_id].stop
+            request.forget(self._decoder.first_needed(request.start))
+        for request_id in batch:
+            rows.setdefault(request_id, self._requests[request_id].status())
+        meta = {"req_id": list(audio), "sparse_audio": ["1"]}
+        return StepOutput({"meta": meta, "audio": list(audio.values())}, rows)
+
+    def fingerprint(self) -> Fingerprint:
+        return make_fingerprint(self._decoder.files, torch.get_num_threads())
+
+    def _stop(self, request: _Request) -> int | None:
+        if request.start == request.num_known:
+            return None
+        return self._decoder.next_stop(
+            request.start, request.num_known, is_last=not request.is_open
+        )
+
+    def _piece(self, request: _Request, stop: int) -> Piece:
+        first = max(request.first, self._decoder.first_needed(request.start))
+        return Piece(
+            codes=request.codes[first - request.first : stop - request.first],
+            first=first,
+            start=request.start,
+            stop=stop,
+            voice=request.voice,
+            seed=request.seed,
+        )
+
+    def _decode(self, pieces: dict[str, Piece]) -> dict[str, Samples | Exception]:
+        """As one batch; if that fails, one by one, so that a bad one fails nobody else."""
+        if not pieces:
+            return {}
+        try:
+            return dict(zip(pieces, self._decoder.decode(list(pieces.values())), strict=True))
+        except Exception as error:
+            if len(pieces) == 1:
+                return dict.fromkeys(pieces, error)
+        results: dict[str, Samples | Exception] = {}
+        for request_id, piece in pieces.items():
+            results |= self._decode({request_id: piece})
+        return results
+
+
+class Code2WavOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``checkpoint``: a folder or a hub id. ``device``: auto, cpu, cuda or cuda:N."""
+
+    family: str
+    checkpoint: str
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.family not in _LOADERS:
+            raise ValueError(f"family must be one of {', '.join(_LOADERS)}, got {self.family!r}")
+
+
+def load(context: StageContext) -> Code2WavStage:
+    """The stage with its decoder, in float32. Raises ``ConfigError``."""
+    options = context.read_options(Code2WavOptions)
+    device = pick_device(options.device)
+    try:
+        decoder: Decoder = load_object(_LOADERS[options.family], "family")(
+            options.checkpoint, device
+        )
+    except (OSError, ImportError) as error:
+        message = f"cannot load the code2wav of {options.checkpoint!r}: {error}"
+        raise ConfigError(message) from error
+    if decoder.facts.sample_rate != context.pipeline.sample_rate:
+        raise ConfigError(
+            f"sample_rate must be {decoder.facts.sample_rate}, got {context.pipeline.sample_rate}"
+        )
+    return Code2WavStage(decoder)
