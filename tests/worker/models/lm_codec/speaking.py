@@ -81,23 +81,29 @@ class Family:
     ) -> Samples:
         """All frames of one passage by a plain loop, decoded at once."""
         spec = load_description(str(path))
-        prompts, builder = self._prompts(spec, path, text, is_guided=scale is not None)
+        builder = _builder(str(path), self.checkpoint())
+        prompts = self._prompts(spec, builder, text, is_guided=scale is not None)
         tokens = say(self.checkpoint(), prompts, scale or 1.0, builder.stop_token_ids[0])
         codes = torch.from_numpy(CodeReader(builder.layout).feed(tokens).astype(np.int64))[None]
         codec = load_codec(spec.codec, self.columns, torch.device("cpu"))
         return to_int16(codec.decode(codes, [Place(nth_seed(SEED, number), 0)])[0].numpy())
 
     def _prompts(
-        self, spec: Description, path: Path, text: str, *, is_guided: bool
-    ) -> tuple[list[list[int]], PromptBuilder]:
-        builder = PromptBuilder.load(str(path), spec, str(self.checkpoint()))
+        self, spec: Description, builder: PromptBuilder, text: str, *, is_guided: bool
+    ) -> list[list[int]]:
         voice = spec.voices[0]
         fields = dict(voice.fields) | {"text": text}
         prompts = [builder.build(spec.prompt, voice, fields)]
         if is_guided:
             assert spec.guidance is not None
             prompts.append(builder.build(spec.guidance.null_prompt, voice, fields))
-        return prompts, builder
+        return prompts
+
+
+@functools.cache
+def _builder(path: str, checkpoint: Path) -> PromptBuilder:
+    """Loading a tokenizer of 28,683 added tokens takes seconds."""
+    return PromptBuilder.load(path, load_description(path), str(checkpoint))
 
 
 ORPHEUS = Family("orpheus-3b", talking_orpheus, "snac_24khz", (1, 2, 4))
