@@ -12,10 +12,11 @@ The last message decides, line by line:
     hang                  say nothing more
     stop REASON           the finish reason, else "stop" or "tool_calls"
 
-Anything else is answered by REPLY, or without one by "You said: ..." and those words, NUM_TIMES
-over; the result of a tool by "It is: ...". ``GET /asked`` shows the bodies so far, ``GET /times``
-for each of them, in seconds of CLOCK_MONOTONIC, when it came and when each token of its answer was
-sent.
+A word that is the name of a tool of the request calls it. Anything else is answered by REPLY, or
+without one by "You said: ..." and those words, NUM_TIMES over; a tool's result by "It is: ...".
+
+``GET /asked`` shows the bodies so far, ``GET /times`` for each of them, in seconds of
+CLOCK_MONOTONIC, when it came and when each token of its answer was sent.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class Handler(BaseHTTPRequestHandler):
         Handler.times.append({"asked_at": time.monotonic(), "tokens_at": self._token_times})
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         Handler.asked.append(body | {"key": self.headers.get("authorization")})
-        script = _script(body["messages"][-1]) or [("say", self._reply_to(body["messages"][-1]))]
+        last, tools = body["messages"][-1], body.get("tools") or []
+        script = _script(last) or _named(last, tools) or [("say", self._reply_to(last))]
         for word, rest in script:
             if word == "status":
                 message = {"message": "as the script says", "type": "invalid_request_error"}
@@ -155,6 +157,12 @@ def _script(message: dict[str, Any]) -> list[tuple[str, str]]:
     if script and all(word in words for word, _ in script):
         return script
     return []
+
+
+def _named(message: dict[str, Any], tools: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Calls of the tools that a message names."""
+    words = re.findall(r"\w+", _text(message).lower())
+    return [("call", name) for tool in tools if (name := tool["function"]["name"]) in words]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import { RealtimeSocket } from "./realtime_socket.js";
 import { SAMPLE_RATE } from "./sound.js";
 import { Tape } from "./tape.js";
 
-const SOCKET_PATH = "v1/realtime?model=cascade";
+const SOCKET_PATH = "v1/realtime";
 const INSTRUCTIONS =
   "You are in a conversation by voice. Answer as people talk: briefly, in plain sentences, without " +
   "lists or headings.";

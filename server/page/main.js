@@ -37,7 +37,6 @@ const studio = new Studio(
   () => {},
 );
 const talk = new TalkDesk(api, studio, {
-  start: at("talk-start"),
   startLabel: at("talk-label"),
   mute: at("mute"),
   hush: at("hush"),

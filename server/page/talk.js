@@ -26,7 +26,7 @@ export class TalkDesk {
   #levels;
   #call = null;
 
-  /** `parts`: start, startLabel, mute, hush, status, error, log, levels. */
+  /** `parts`: startLabel, mute, hush, status, error, log, levels. */
   constructor(api, studio, parts) {
     this.#api = api;
     this.#studio = studio;
@@ -91,7 +91,7 @@ export class TalkDesk {
   }
 
   #show() {
-    const { start, startLabel, mute, hush, status } = this.#parts;
+    const { startLabel, mute, hush, status } = this.#parts;
     const isLive = Boolean(this.#call?.isLive);
     const turn = this.#call?.turn ?? "none";
     const isMuted = Boolean(isLive && this.#call.isMuted);

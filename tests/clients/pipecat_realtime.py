@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -80,9 +80,9 @@ async def talking_app(
 
     ``turn_detection`` False: the app says when its user speaks.
     """
-    service = open_service(base_url, turn_detection)
+    service = open_service(base_url, turn_detection, tools=[ADD] if tools else [])
     service.register_function("add", add)
-    context = LLMContext(messages, ToolsSchema([ADD] if tools else []))
+    context = LLMContext(messages)
     strategies = ExternalUserTurnStrategies()
     user, assistant = LLMContextAggregatorPair(
         context, user_params=LLMUserAggregatorParams(user_turn_strategies=strategies)
@@ -102,7 +102,10 @@ async def talking_app(
 
 
 def open_service(
-    base_url: str, turn_detection: Literal[False] | None = None
+    base_url: str,
+    turn_detection: Literal[False] | None = None,
+    *,
+    tools: Sequence[FunctionSchema] = (),
 ) -> OpenAIRealtimeLLMService:
     hearing = events.AudioInput(
         transcription=events.InputAudioTranscription(), turn_detection=turn_detection
@@ -112,6 +115,6 @@ def open_service(
         api_key="any",
         base_url=f"{base_url.replace('http', 'ws', 1)}/realtime",
         settings=OpenAIRealtimeLLMService.Settings(
-            session_properties=events.SessionProperties(audio=audio)
+            session_properties=events.SessionProperties(audio=audio, tools=ToolsSchema(list(tools)))
         ),
     )

@@ -18,8 +18,10 @@ from tests.clients.browser import Visit, browsing
 from tests.clients.talking import PCM_RATE
 
 APPEND = "input_audio_buffer.append"
-# Keeps the turns in order, and how loud everything was that the page played: {turn, loudness, at},
-# twenty times a second, in seconds of the player's clock.
+# Some seconds of speech on a machine that is busy with other things.
+_TURNS_TIMEOUT_MS = 180_000
+# Keeps the turns in order; the microphone's tracks, and what was asked of it; and how loud all was
+# that the page played: {turn, loudness, at}, twenty times a second, by the player's clock (s).
 _EARS = """
 window.turns = [];
 window.sounds = [];
@@ -29,6 +31,15 @@ addEventListener("DOMContentLoaded", () => {
     if (turn !== window.turns.at(-1)) window.turns.push(turn);
   }).observe(document.body, { attributeFilter: ["data-turn"] });
 });
+window.tracks = [];
+const { mediaDevices } = navigator;
+const getUserMedia = mediaDevices.getUserMedia.bind(mediaDevices);
+mediaDevices.getUserMedia = async (wishes) => {
+  window.wishes = wishes;
+  const stream = await getUserMedia(wishes);
+  window.tracks.push(...stream.getTracks());
+  return stream;
+};
 const connect = AudioNode.prototype.connect;
 AudioNode.prototype.connect = function (target, ...rest) {
   if (target instanceof AudioDestinationNode) listen(this);
@@ -69,7 +80,7 @@ class TalkVisit(Visit):
 
     def await_turns(self, *turns: str) -> None:
         """Until the page has been through these turns, others between them or not."""
-        self.page.wait_for_function(_IN_ORDER, arg=turns)
+        self.page.wait_for_function(_IN_ORDER, arg=turns, timeout=_TURNS_TIMEOUT_MS)
 
     def await_spoken(self, num_pieces: int) -> None:
         """Until so many pieces of sound have gone to the server, of 40 ms each."""

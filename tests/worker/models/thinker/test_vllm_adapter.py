@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import pytest
 
 from engine.async_omni_engine import AsyncOmniEngine
-from engine.errors import InvalidRequestError
+from engine.errors import InvalidRequestError, UnavailableError
+from engine.messages import SamplingParams, StageRequest
 from engine.pipeline import PipelineConfig, StageConfig, load_pipeline
 from tests.engine.running import run_for, running
 from tests.worker.models.thinker.tiny_chat import (
@@ -127,6 +129,16 @@ def test_a_call_that_must_be_made_is_begun_behind_the_reasoning() -> None:
     assert render("", **forced) == ("<tool_call>\n", "<tool_call>\n")
     end = "<think>\n</think>\n\n<tool_call>\n"
     assert render("<think>\n", **forced) == (end, end)
+
+
+def test_a_forced_call_is_not_gone_on_with_on_another_replica() -> None:
+    """What holds it to its form would begin anew in its middle."""
+    adapter = ChatAdapter(Letters(), ChatOptions(), is_first=True)
+    for choice, lost in (("auto", False), ("required", True)):
+        prompt = {"messages": HELLO, "tooling": {"tools": TOOLS, "tool_choice": choice}}
+        request = StageRequest("r", prompt, SamplingParams(), seed=1, prefix_tokens=[1, 2])
+        with pytest.raises(UnavailableError) if lost else contextlib.nullcontext():
+            adapter.open(request, {})
 
 
 def thinking(checkpoint: Path, **options: Any) -> PipelineConfig:
