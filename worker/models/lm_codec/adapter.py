@@ -34,9 +34,10 @@ def list_voices(description: str) -> list[Voice]:
 
 
 def transform_prompt(prompt: Prompt, description: str) -> Prompt:
-    """What the language-model stage reads: ``text``, ``voice``, ``fields``; and ``warnings``.
+    """What the language-model stage reads; and ``warnings``.
 
-    Raises ``InvalidRequestError``.
+    ``text``, ``voice``, ``fields``, and ``in_segments``: that its text comes so. Raises
+    ``InvalidRequestError``.
     """
     spec = load_description(description)
     _check_keys(prompt)
@@ -47,7 +48,13 @@ def transform_prompt(prompt: Prompt, description: str) -> Prompt:
     text = plain_text(_check_text(prompt.get("text")))
     if not prompt.get("resumable") and not any(c.isalnum() for c in text):
         raise InvalidRequestError("input holds nothing that can be spoken", param="input")
-    return {"text": text, "voice": voice.id, "fields": fields, "warnings": warnings}
+    return {
+        "text": text,
+        "voice": voice.id,
+        "fields": fields,
+        "in_segments": bool(prompt.get("resumable")),
+        "warnings": warnings,
+    }
 
 
 def expand_prompt(
@@ -55,16 +62,13 @@ def expand_prompt(
 ) -> list[PromptExpansion]:
     """The unconditional companion of a guided request; none where the scale is 1.
 
-    Raises ``InvalidRequestError``.
+    One whose text comes in segments has none: its unconditional row is made with each passage, by
+    the stage itself. Raises ``InvalidRequestError``.
     """
     spec = load_description(description)
     scale = check_guidance(spec, sampling.guidance_scale)
-    if scale == 1.0:
+    if scale == 1.0 or prompt["in_segments"]:
         return []
-    if prompt.get("resumable"):
-        raise InvalidRequestError(
-            "guidance_scale cannot be used where text comes in segments", param="guidance_scale"
-        )
     return [PromptExpansion(dict(prompt), NULL_ROLE, "__null")]
 
 
