@@ -19,12 +19,12 @@ from benchmarks.figures import Figure, Report
 from benchmarks.loop_lag import bound_of, lags_of
 from benchmarks.options import Options, run_async
 from benchmarks.player import Player
+from benchmarks.processes import CpuMeter
 from benchmarks.quantiles import percentile
-from benchmarks.realtime_client import Microphone, RealtimeClient, realtime, said_pcm, sound_of
+from benchmarks.realtime_client import Microphone, RealtimeClient, realtime, sound_of
 from benchmarks.speech_client import Pcm
 from benchmarks.talking_server import talking_server
-from benchmarks.texts import sentences
-from benchmarks.voice_to_voice import NUM_WORDS, REPLY
+from benchmarks.voice_to_voice import REPLY, spoken_turns
 
 LAG_TARGET_MS = 20.0
 _NUM_TALKERS, _WINDOW_S = 20, 90
@@ -50,12 +50,12 @@ class _Talk:
 def run(options: Options) -> Report:
     """One conversation each, all at the same time."""
     bare = BareLibrary()
-    texts = sentences(41, options.pick(_NUM_SENTENCES, 2), NUM_WORDS)
-    speech = [said_pcm(bare, text.replace(",", "")) for text in texts]
+    speech = spoken_turns(bare, 41, options.pick(_NUM_SENTENCES, 2))
     num_talkers, window_s = options.pick(_NUM_TALKERS, 2), options.pick(_WINDOW_S, 3)
     with talking_server(options, REPLY) as talking:
-        before = lags_of(talking.server)
+        before, meter = lags_of(talking.server), CpuMeter(talking.pids)
         talks = run_async(_talk_all(talking.port, speech, num_talkers, window_s))
+        cpu = meter.stop()
         lags = {bound: num - before[bound] for bound, num in lags_of(talking.server).items()}
     players = [player for talk in talks for player in talk.players]
     waits = [wait for talk in talks for wait in talk.waits_ms]
@@ -74,8 +74,10 @@ def run(options: Options) -> Report:
             target=LAG_TARGET_MS,
             better="lower",
         ),
+        Figure("used by other programs meanwhile", cpu.others_cores, "cores", better="lower"),
     ]
-    return Report("talkers", figures, {"waits_ms": waits})
+    cores = {name: used / cpu.wall_s for name, used in cpu.by_name.items()}
+    return Report("talkers", figures, {"waits_ms": waits, "cores": cores})
 
 
 def _zero(name: str, value: int) -> Figure:

@@ -13,6 +13,7 @@ from benchmarks.server_process import ServerProcess, running_server
 from tests.language_models import ScriptedLlm, scripted_llm
 
 FIRST_TOKEN_MS, TOKENS_PER_S = 50.0, 45.0
+_REPLICA = re.compile(r"replica (\S+) started as process (\d+)")
 _STEP = re.compile(r"(\w+) stepped from ([\d.]+) to ([\d.]+):")
 
 
@@ -26,6 +27,13 @@ class TalkingServer:
     @property
     def port(self) -> int:
         return self.server.port
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Its processes by name: ``api``, and each replica of both pipelines."""
+        log = self.server.log_path.read_text(errors="replace")
+        replicas = {match[1]: int(match[2]) for match in _REPLICA.finditer(log)}
+        return {"api": self.server.process.pid, **replicas}
 
     def steps(self) -> list[Step]:
         """The steps of all stages so far; those of the last second may be missing."""

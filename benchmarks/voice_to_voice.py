@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, fields
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,9 @@ REPLY = (
 _NUM_WARM_UP = 2
 _CHUNK_MS = 20
 # Spoken by the default voice in four seconds.
-NUM_WORDS = 15
+_NUM_WORDS = 15
+# Two frames of Silero's network: how long a pause is depends on what came before.
+_MARGIN_MS = 64
 # A user listens, and thinks.
 _REST_SAMPLES = SAMPLE_RATE
 
@@ -71,9 +74,7 @@ class _Turn:
 def run(options: Options) -> Report:
     """Turn after turn in one session."""
     bare = BareLibrary()
-    texts = sentences(21, options.pick(30, 1) + _NUM_WARM_UP, NUM_WORDS)
-    # In one breath: a pause of the length that ends a turn would end it.
-    speech = [said_pcm(bare, text.replace(",", "")) for text in texts]
+    speech = spoken_turns(bare, 21, options.pick(30, 1) + _NUM_WARM_UP)
     with talking_server(options, REPLY) as server:
         turns = run_async(_talk(server.port, speech))
         thoughts, steps = server.llm.times(), server.steps()
@@ -88,6 +89,14 @@ def run(options: Options) -> Report:
         *(_part_figure(name, parts, alone.get(name)) for name in _names()),
     ]
     return Report("voice_to_voice", figures, {"ms": totals, "parts": parts_as_dicts(parts)})
+
+
+def spoken_turns(bare: BareLibrary, seed: int, num_turns: int) -> list[Pcm]:
+    """Sentences said in one breath: without a pause that could be taken for a turn's end."""
+    ear = BareEar(SILENCE_MS - _MARGIN_MS)
+    texts = sentences(seed, 2 * num_turns + 10, _NUM_WORDS)
+    said = (said_pcm(bare, text.replace(",", "")) for text in texts)
+    return list(islice((pcm for pcm in said if ear.num_turns(pcm) == 1), num_turns))
 
 
 def parts_as_dicts(parts: list[Parts]) -> list[dict[str, float]]:

@@ -295,5 +295,9 @@ class VllmBackend:
 
 async def _launch(llm: LlmConfig) -> TokenEngine:
     engine = TokenEngine(launch(llm), llm)
+    # vLLM's front end reads the environment for every token of every row, its core once.
+    from vllm.envs import enable_envs_cache
+
+    enable_envs_cache()
     await engine.prepare()
     return engine

@@ -29,6 +29,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request, RequestStatus
 
 from worker.lifeline import die_with_parent
+from worker.vllm.cache_layout import CacheLayout
 from worker.vllm.row_marks import GROUP_SIZE, GroupMark, is_alone, read_group
 
 logger = logging.getLogger("voxloom.worker.vllm.group_scheduler")
@@ -48,7 +49,7 @@ class GroupScheduler(Scheduler):
             raise ValueError("groups need enable_chunked_prefill and async_scheduling to be off")
         self._groups: dict[str, list[Request]] = {}
         self._alone: list[str] = []
-        self._num_kv_groups = len(self.kv_cache_config.kv_cache_groups)
+        self._layout = CacheLayout.of(self.kv_cache_config)
 
     # --- arrival and end -------------------------------------------------------------------------
 
@@ -157,7 +158,7 @@ class GroupScheduler(Scheduler):
         while self.waiting:
             unit = self._unit_of(self.waiting.peek_request())
             num_tokens += sum(row.num_tokens for row in unit)
-            num_blocks += sum(self._num_blocks(row.num_tokens) for row in unit)
+            num_blocks += sum(self._layout.num_blocks(row.num_tokens) for row in unit)
             if (
                 len(self.running) + len(rows) + len(unit) > self.max_num_active_reqs
                 or num_tokens > self.max_num_scheduled_tokens
@@ -171,7 +172,8 @@ class GroupScheduler(Scheduler):
     def _make_room(self) -> None:
         """Preempt whole units, the last ones first, until the running ones can take a step."""
         # Each row takes at most one block more; mostly that is seen to fit without counting.
-        while self._num_free_blocks() < self._num_kv_groups * len(self.running):
+        num_kv_groups = len(self._layout.block_sizes)
+        while self._num_free_blocks() < num_kv_groups * len(self.running):
             if self._growth() <= self._num_free_blocks():
                 return
             self._preempt_last()
@@ -179,7 +181,7 @@ class GroupScheduler(Scheduler):
     def _step_aside_for(self, trial: list[Request]) -> list[Request]:
         """Leave the step to a unit that is alone; the running rows, to be put back after it."""
         self.waiting.remove_request(trial[0])
-        num_blocks = sum(self._num_blocks(row.num_tokens) for row in trial)
+        num_blocks = sum(self._layout.num_blocks(row.num_tokens) for row in trial)
         while self.running and (
             num_blocks > self._num_free_blocks()
             or len(self.running) + len(trial) > self.max_num_running_reqs
@@ -204,13 +206,10 @@ class GroupScheduler(Scheduler):
 
     def _growth(self) -> int:
         """The blocks that the running rows take in this step."""
+        num_blocks = self._layout.num_blocks
         return sum(
-            self._num_blocks(row.num_tokens) - self._num_blocks(row.num_computed_tokens)
-            for row in self.running
+            num_blocks(row.num_tokens) - num_blocks(row.num_computed_tokens) for row in self.running
         )
-
-    def _num_blocks(self, num_tokens: int) -> int:
-        return int(-(-num_tokens // self.block_size)) * self._num_kv_groups
 
     def _num_free_blocks(self) -> int:
         return int(self.kv_cache_manager.block_pool.get_num_free_blocks())

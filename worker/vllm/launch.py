@@ -113,6 +113,7 @@ def engine_arguments(llm: LlmConfig) -> dict[str, Any]:
         "async_scheduling": False,
         "scheduling_policy": "priority",
         "scheduler_cls": "worker.vllm.group_scheduler.GroupScheduler",
+        "worker_extension_cls": "worker.vllm.cache_layout.CacheLayoutExtension",
         "logits_processors": ["worker.vllm.guidance:GuidanceProcessor"],
         "disable_log_stats": False,
         # Without that bound a model that must write JSON may write blanks for ever.

@@ -17,20 +17,9 @@ from dataclasses import dataclass
 
 from engine.errors import StageFailedError
 from engine.messages import OutputRow, Payload, StageInteraction, StageRequest, StageUpdate
+from worker.seeds import nth_seed
 from worker.vllm.adapter import Burst, LlmAdapter, Passage, PassageSource
 from worker.vllm.token_engine import Decoding, NewTokens, Submission, TokenEngine
-
-# splitmix64 (Steele, Lea, Flood 2014): neighbouring passages get unrelated seeds.
-_GOLDEN = 0x9E3779B97F4A7C15
-_MASK = 2**64 - 1
-
-
-def passage_seed(request_seed: int, number: int) -> int:
-    """The seed of a passage that does not name its own: of the request's and its number alone."""
-    z = (request_seed + (number + 1) * _GOLDEN) & _MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-    return (z ^ (z >> 31)) >> 1
 
 
 @dataclass(slots=True)
@@ -164,7 +153,7 @@ class RequestStream:
         submission = Submission(
             request.request_id,
             passage,
-            passage_seed(request.seed, passage.number),
+            nth_seed(request.seed, passage.number),
             request.priority,
             prefix,
             alone,

@@ -6,7 +6,7 @@ Light, so that a family can check a request on the caller's side by the same rul
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -76,6 +76,13 @@ def read_guidance(params: SamplingParams, default: float) -> float:
     if params.guidance_scale is None:
         return default
     return _number(0.0, MAX_GUIDANCE_SCALE)("guidance_scale", params.guidance_scale)
+
+
+def refuse_fixed(params: SamplingParams, fixed: Collection[str], reason: str) -> None:
+    """Raise for a parameter among ``fixed``: those that the model's own format decides."""
+    given = {*params.extra, *(name for name in _NAMED if getattr(params, name) is not None)}
+    if found := sorted(given & set(fixed)):
+        raise InvalidRequestError(f"{found[0]} cannot be set: {reason}", param=found[0])
 
 
 def refuse_penalties(sampling: TokenSampling) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 import zmq
 
 from engine.wire import encode_value
+from worker.vllm.cache_layout import CacheLayoutExtension
 from worker.vllm.states import MAX_WAITING_STEPS, StepStates
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class StateTeller:
         self._socket.send_multipart(encode_value(step))
 
 
-class TellerExtension:
+class TellerExtension(CacheLayoutExtension):
     """Mixed into vLLM's worker. Called by ``collective_rpc``, by name."""
 
     def tell_states_to(self, address: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from engine.errors import InvalidRequestError, StageFailedError
 from engine.pipeline import LlmConfig
 from worker.vllm.adapter import Burst, FinishReason, Passage, Row
+from worker.vllm.cache_layout import CacheLayout, ask_cache_layout
 from worker.vllm.progress import Progress
 from worker.vllm.row_marks import GROUP_SIZE, GroupMark, make_extra_args
 from worker.vllm.sampling import MAX_GUIDANCE_SCALE, TokenSampling, refuse_penalties
@@ -54,7 +55,6 @@ class TokenEngine:
         config = engine.vllm_config
         self.max_model_len = int(config.model_config.max_model_len)
         self._num_blocks = int(config.cache_config.num_gpu_blocks)
-        self._block_size = int(config.cache_config.block_size)
         self._num_batched_tokens = int(config.scheduler_config.max_num_batched_tokens)
         self._loras: dict[str, LoRARequest] = {
             lora.name: LoRARequest(lora.name, number, lora.path)
@@ -63,6 +63,7 @@ class TokenEngine:
         self._ids = itertools.count()
         self._max_num_seqs = llm.max_num_seqs
         self._progress = Progress()
+        self._layout: CacheLayout | None = None
         self._inbox = StateInbox() if llm.tell_states else None
 
     @property
@@ -75,7 +76,11 @@ class TokenEngine:
         return bool(self._engine.errored)
 
     async def prepare(self) -> None:
-        """Have the states told, if they are, and warm up."""
+        """To be called once, before anything is submitted.
+
+        Asks how the cache is divided, has the states told, if they are, and warms up.
+        """
+        self._layout = await ask_cache_layout(self._engine)
         if self._inbox is not None:
             await self._engine.collective_rpc("tell_states_to", args=(self._inbox.address,))
         await self._warm_up()
@@ -97,6 +102,7 @@ class TokenEngine:
         lora = self._lora(submission.lora)
         decoding = Decoding(self._engine, self._progress, self._inbox)
         group_id = f"{submission.request_id}.{next(self._ids)}"
+        row_ids = [f"{group_id}.{number}" for number in range(len(submission.passage.rows))]
         try:
             if self._inbox is not None:
                 decoding.open_states(group_id, submission)
@@ -105,7 +111,7 @@ class TokenEngine:
                 prompt = self._prompt(row, submission.prefix)
                 decoding.collectors.append(
                     await self._engine.add_request(
-                        f"{group_id}.{number}",
+                        row_ids[number],
                         prompt,
                         params,
                         lora_request=lora,
@@ -113,11 +119,12 @@ class TokenEngine:
                         trace_headers=submission.trace_headers or None,
                     )
                 )
-        except VLLMClientError as error:
+        except BaseException as error:
             await decoding.abort()
-            raise InvalidRequestError(_one_line(error)) from error
-        except BaseException:
-            await decoding.abort()
+            # By its name, too: a row that was cancelled on its way in has no collector.
+            await self._engine.abort(row_ids)
+            if isinstance(error, VLLMClientError):
+                raise InvalidRequestError(_one_line(error)) from error
             raise
         return decoding
 
@@ -165,8 +172,11 @@ class TokenEngine:
                 f"a guided passage takes {GROUP_SIZE} rows; this stage has max_num_seqs "
                 f"{self._max_num_seqs}"
             )
+        assert self._layout is not None, "prepare was called"
+        if self._layout.has_states:
+            raise StageFailedError("guidance needs a model without state-space (Mamba) layers")
         sizes = [len(row.prompt_token_ids) + max_tokens for row in passage.rows]
-        num_blocks = sum(-(-size // self._block_size) for size in sizes)
+        num_blocks = sum(self._layout.num_blocks(size) for size in sizes)
         # vLLM keeps one block for itself. A group that was preempted comes back in one step.
         if num_blocks > self._num_blocks - 1 or sum(sizes) > self._num_batched_tokens:
             raise StageFailedError(

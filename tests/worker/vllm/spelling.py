@@ -7,6 +7,7 @@ payload holds the tokens, and a note of 240 samples for each. A sink fails at a 
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -33,9 +34,10 @@ SAMPLES_PER_TOKEN = 240
 
 
 def prompt_tokens(sentence: str) -> list[int]:
-    """10 to 40 token ids; ``words`` says how many, if the sentence does."""
+    """10 to 40 token ids, or n of them if the sentence says ``n words``."""
     number = zlib.crc32(sentence.encode())
-    length = int(sentence.split("words")[0]) if "words" in sentence else 10 + number % 31
+    asked = re.search(r"(\d+) words", sentence)
+    length = int(asked[1]) if asked else 10 + number % 31
     return prompt_of(number % 10_000, length)
 
 

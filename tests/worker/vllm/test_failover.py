@@ -68,11 +68,16 @@ async def lose_a_process(
     await engine.wait_ready(START_TIMEOUT_S)
 
 
-def processes(engine: AsyncOmniEngine) -> tuple[psutil.Process, list[psutil.Process]]:
-    """The busier replica's worker, and vLLM's own processes behind it."""
+def processes(engine: AsyncOmniEngine) -> list[psutil.Process]:
+    """The busier replica's worker, and all that it has started: vLLM's own, helpers of Python's."""
     worker = psutil.Process(pids(engine, 0)[0])
-    # A resource tracker of Python's is a child, too, but has loaded no model.
-    return worker, [c for c in worker.children() if c.memory_info().rss > MODEL_PROCESS_BYTES]
+    return [worker, *worker.children(recursive=True)]
+
+
+def model_process(started: list[psutil.Process]) -> psutil.Process:
+    """The one that vLLM runs the model in."""
+    (found,) = [c for c in started[1:] if c.memory_info().rss > MODEL_PROCESS_BYTES]
+    return found
 
 
 def test_500_guided_groups_lose_nothing_when_one_of_two_replicas_is_killed(
@@ -80,12 +85,13 @@ def test_500_guided_groups_lose_nothing_when_one_of_two_replicas_is_killed(
 ) -> None:
     engine = running.engine
     listeners = [Listener(engine, f"r{i}", f"group {i}", SCALE) for i in range(500)]
-    worker, cores = processes(engine)
-    running.run(lose_a_process(engine, listeners, 12, worker.pid))
+    started = processes(engine)
+    assert model_process(started).is_running()
+    running.run(lose_a_process(engine, listeners, 12, started[0].pid))
     for listener in listeners:
         check_greedy(checkpoint, listener.text, listener.scale, listener.tokens)
     assert replays(engine) > 0
-    _gone, alive = psutil.wait_procs([worker, *cores], timeout=30)
+    _gone, alive = psutil.wait_procs(started, timeout=60)
     assert alive == []
 
 
@@ -97,11 +103,11 @@ def test_requests_of_several_passages_go_on_when_vllms_own_process_is_killed(
         Listener(engine, f"r{i}", f"sentence {i}. and {i}. last {i}", SCALE if i % 3 else None)
         for i in range(30)
     ]
-    worker, cores = processes(engine)
-    running.run(lose_a_process(engine, listeners, 8, cores[0].pid))
+    started = processes(engine)
+    running.run(lose_a_process(engine, listeners, 8, model_process(started).pid))
     for listener in listeners:
         check_greedy(checkpoint, listener.text, listener.scale, listener.tokens)
-    _gone, alive = psutil.wait_procs([worker, *cores], timeout=30)
+    _gone, alive = psutil.wait_procs(started, timeout=60)
     assert alive == []
 
 

@@ -8,14 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import generate_latest
 
 from engine.async_omni_engine import AsyncOmniEngine
 from engine.errors import InvalidRequestError, StageFailedError, VoxloomError
 from engine.messages import SamplingParams
-from tests.worker.vllm.engines import RunningEngine, running_engine, stream, tokens_of
+from engine.outputs import OmniInteractionPrompt
+from tests.worker.vllm.engines import (
+    RunningEngine,
+    preemptions,
+    running_engine,
+    stream,
+    tokens_of,
+)
 from tests.worker.vllm.pipelines import spelled
-from tests.worker.vllm.spelling import NUM_TOKENS, prompt_tokens, sentences_of
+from tests.worker.vllm.spelling import NUM_TOKENS, SAMPLES_PER_TOKEN, prompt_tokens, sentences_of
 from tests.worker.vllm.tiny_model import find_mismatches, load_reference, write_tiny_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
@@ -23,6 +29,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 # 24 rows of up to 64 tokens need 48 blocks of 32: with 30, groups are preempted all the time.
 FEW_BLOCKS = 30
 SCALE = 3.0
+SAMPLE_RATE = 24_000
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +52,6 @@ def check_greedy(checkpoint: Path, text: str, scale: float | None, tokens: list[
         free = None if scale is None else prompt_tokens(f"free{sentence}")
         found = find_mismatches(model, prompt_tokens(sentence), free, scale or 1.0, part)
         assert found == [], f"{sentence!r} with scale {scale}"
-
-
-def preemptions(engine: AsyncOmniEngine) -> float:
-    lines = generate_latest(engine.metrics.registry).decode().splitlines()
-    found = [line for line in lines if line.startswith("vllm:num_preemptions_total{")]
-    return sum(float(line.split()[-1]) for line in found)
 
 
 def test_guided_tokens_equal_the_two_pass_loop_among_solos_preemptions_and_aborts(
@@ -162,6 +163,62 @@ def test_text_in_segments_becomes_passages_as_it_comes(
         return tokens
 
     check_greedy(checkpoint, "first. second. third", None, running.run(scenario()))
+
+
+async def open_request(engine: AsyncOmniEngine, request_id: str, text: str) -> None:
+    await engine.add_request_async(
+        request_id,
+        {"text": text},
+        sampling_params_list=[SamplingParams(), SamplingParams()],
+        final_stage_id=1,
+        final_output_stage_ids=[0, 1],
+        resumable=True,
+    )
+
+
+def test_a_flush_says_what_has_no_end_yet(running: RunningEngine, checkpoint: Path) -> None:
+    """The sentence's tokens come before the request is closed, or the test never ends."""
+
+    async def scenario() -> list[int]:
+        engine, tokens, is_closed = running.engine, list[int](), False
+        await open_request(engine, "f", "first. sec")
+        await engine.submit_interaction_async("f", OmniInteractionPrompt("e", "flush"))
+        async for output in engine.outputs("f"):
+            tokens += output.payload.get("tokens", [])
+            if len(tokens) == 2 * NUM_TOKENS and not is_closed:
+                is_closed = True
+                await engine.add_streaming_update_async("f", {"text": "ond."}, resumable=False)
+        return tokens
+
+    check_greedy(checkpoint, "first. sec. ond", None, running.run(scenario()))
+
+
+def test_an_interrupt_ends_what_is_being_said_and_the_next_segment_is_whole(
+    running: RunningEngine, checkpoint: Path
+) -> None:
+    text = ". ".join(f"sentence {number}" for number in range(30))
+
+    async def scenario() -> tuple[list[int], list[int], list[Any], int]:
+        engine = running.engine
+        before, after, answers, num_samples = list[int](), list[int](), list[Any](), 0
+        await open_request(engine, "i", f"{text}. ")
+        async for output in engine.outputs("i"):
+            (after if answers else before).extend(output.payload.get("tokens", []))
+            num_samples += output.num_samples if output.audio is not None else 0
+            if output.interaction is not None:
+                answers.append(output.interaction)
+                await engine.add_streaming_update_async("i", {"text": "Stop."}, resumable=False)
+            elif len(before) >= 2 * NUM_TOKENS and not answers:
+                interrupt = OmniInteractionPrompt("e", "interrupt")
+                await engine.submit_interaction_async("i", interrupt)
+        return before, after, answers, num_samples
+
+    before, after, answers, num_samples = running.run(scenario())
+    assert answers[0].error is None
+    assert len(before) < 30 * NUM_TOKENS, "it was over before it was interrupted"
+    check_greedy(checkpoint, "Stop", None, after)
+    sent = answers[0].result["sent_ms"] * SAMPLE_RATE // 1000
+    assert num_samples == sent + NUM_TOKENS * SAMPLES_PER_TOKEN
 
 
 def test_one_token_leaves_before_the_sentence_is_done(running: RunningEngine) -> None:

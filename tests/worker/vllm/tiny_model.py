@@ -41,6 +41,36 @@ def write_tiny_model(folder: Path) -> Path:
     return folder
 
 
+def write_sliding_model(folder: Path) -> Path:
+    """Gemma 3 with random float32 weights: two layers of three look back 32 tokens only.
+
+    vLLM keeps their cache in other groups of blocks than the third one's.
+    """
+    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+
+    torch.manual_seed(12)
+    config = Gemma3TextConfig(
+        vocab_size=VOCAB,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=512,
+        sliding_window=32,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        query_pre_attn_scalar=32,
+        initializer_range=0.3,
+        eos_token_id=None,
+        bos_token_id=None,
+        pad_token_id=None,
+        dtype="float32",
+    )
+    Gemma3ForCausalLM(config).float().eval().save_pretrained(folder)
+    return folder
+
+
 @functools.cache
 def load_reference(folder: Path) -> Any:
     from transformers import AutoModelForCausalLM

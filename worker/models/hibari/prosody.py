@@ -15,8 +15,9 @@ from worker.models.hibari.prosody_net import ProsodyNet, bundled_voice
 from worker.models.hibari.text.clean import unpack_clean
 from worker.models.hibari.text.phonemes import Phonemizer
 from worker.models.hibari.text_source import Speaker, SpokenChunk, TextSource
-from worker.models.hibari.units import make_silent_unit, make_unit, unit_seed
+from worker.models.hibari.units import make_silent_unit, make_unit
 from worker.rows import UnitStage
+from worker.seeds import nth_seed
 from worker.stage_model import RowStatus, StageContext
 
 _WARM_UP_TEXT = "Good morning, everyone, and welcome to the show; we have a lot to talk about."
@@ -177,7 +178,7 @@ class ProsodyStage(UnitStage[_Request]):
         return make_unit(
             chunk.phonemes,
             frames,
-            seed=unit_seed(request.seed, number),
+            seed=nth_seed(request.seed, number),
             begins=number == request.cut_position,
             sentence=chunk.sentence,
             ends_sentence=chunk.ends_sentence,

@@ -9,18 +9,6 @@ from worker.models.hibari.prosody_net import ProsodyFrames
 from worker.models.hibari.text.draft import Span
 from worker.models.hibari.text.phonemes import PhonemeChunk, WordSpan
 
-# splitmix64 (Steele, Lea, Flood 2014): neighbouring units of a request get unrelated seeds.
-_GOLDEN = 0x9E3779B97F4A7C15
-_MASK = 2**64 - 1
-
-
-def unit_seed(request_seed: int, unit: int) -> int:
-    """The noise seed of a unit: a function of the request's seed and the unit's number alone."""
-    z = (request_seed + (unit + 1) * _GOLDEN) & _MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-    return (z ^ (z >> 31)) >> 1
-
 
 def make_unit(
     chunk: PhonemeChunk,

@@ -177,7 +177,7 @@ class ProsodyStream:
                     distances[index] - _ROUNDING_ST,
                     distances[index] + _ROUNDING_ST,
                 )
-        self._num_moves = known
+        self._num_moves = min(known, window.stop)
 
     def _recent(self, index: int) -> DoubleArray:
         recent = self._moves[max(0, index - _NEIGHBOURS) : index]

@@ -15,7 +15,7 @@ from worker.models.hibari.prosody_net import bundled_voice
 from worker.models.hibari.text.clean import unpack_clean
 from worker.models.hibari.text.phonemes import Phonemizer
 from worker.models.hibari.text_source import Speaker, SpokenChunk, TextSource
-from worker.models.hibari.units import place_in_text, unit_seed
+from worker.models.hibari.units import place_in_text
 from worker.models.hibari_talker.adapter import NULL_ROLE, guidance_of
 from worker.models.hibari_talker.pieces import piece_end
 from worker.models.hibari_talker.tokens import (
@@ -26,9 +26,10 @@ from worker.models.hibari_talker.tokens import (
     build_prompt,
     is_prosody,
 )
+from worker.seeds import nth_seed
 from worker.stage_model import StageContext
 from worker.vllm.adapter import Burst, Passage, Row
-from worker.vllm.sampling import TokenSampling, read_sampling
+from worker.vllm.sampling import TokenSampling, read_sampling, refuse_fixed
 
 PLAUSIBLE_NATS = 4.0
 """Without it fast speech at a guidance of 5 has pauses that neither row would make."""
@@ -120,7 +121,7 @@ class TalkerPassages:
             number=number,
             rows=tuple(rows),
             sampling=_sampling(self._sampling, len(ids)),
-            sink=PieceSink(_unit(chunk, unit_seed(self._seed, number)), self._cut_position),
+            sink=PieceSink(_unit(chunk, nth_seed(self._seed, number)), self._cut_position),
             guidance_scale=speaker.guidance_scale,
             plausible_nats=PLAUSIBLE_NATS,
         )
@@ -186,11 +187,7 @@ def _sampling(asked: SamplingParams, num_phonemes: int) -> TokenSampling:
 
     What would change that is refused by name: such a request could only fail in the middle.
     """
-    given = {*asked.extra, *(["max_tokens"] if asked.max_tokens is not None else [])}
-    if fixed := sorted(given & _FIXED):
-        raise InvalidRequestError(
-            f"{fixed[0]} cannot be set: this model says one token per phoneme", param=fixed[0]
-        )
+    refuse_fixed(asked, _FIXED, "this model says one token per phoneme")
     defaults = TokenSampling(
         max_tokens=num_phonemes,
         min_tokens=num_phonemes,

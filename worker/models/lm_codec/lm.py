@@ -29,10 +29,11 @@ from worker.models.lm_codec.windows import WindowCutter
 from worker.seeds import nth_seed
 from worker.stage_model import StageContext
 from worker.vllm.adapter import Burst, Passage, Row
-from worker.vllm.sampling import TokenSampling, read_sampling, refuse_penalties
+from worker.vllm.sampling import TokenSampling, read_sampling, refuse_fixed, refuse_penalties
 
 # A page: splitting it takes about a millisecond.
 _SLICE_CHARS = 4096
+_FIXED = frozenset({"stop", "stop_token_ids", "ignore_eos", "allowed_token_ids"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +96,9 @@ class _Input:
 class CodecPassages:
     """The passages of one request: a ``PassageSource``. Text is read in ``take``, and lazily."""
 
-    def __init__(self, model: CodecLm, request: StageRequest, is_guided: bool) -> None:
+    def __init__(self, model: CodecLm, request: StageRequest) -> None:
         self._model = model
         self._request = request
-        self._is_guided = is_guided
         self._speaker = model.speaker(request.prompt)
         self._inputs: deque[_Input] = deque()
         self._source = PieceSource(model.description.lengths.max_chars)
@@ -130,7 +130,7 @@ class CodecPassages:
         piece, speaker = self._pieces.popleft()
         number = self._number
         self._number += 1
-        return self._model.passage(self._request, piece, speaker, number, self._is_guided)
+        return self._model.passage(self._request, piece, speaker, number)
 
     def _put(self, text: str, offset: int, *, flushes: bool) -> None:
         """A long text is read a slice at a time: its first passage must not wait for its last."""
@@ -167,9 +167,8 @@ class CodecLm:
         unknown = sorted(companions.keys() - {NULL_ROLE})
         if unknown:
             raise InvalidRequestError(f"unknown companion role {unknown[0]!r}")
-        is_guided = bool(companions)
-        self._sampling(request.sampling, 1, is_guided)  # refuses what it must now
-        return CodecPassages(self, request, is_guided)
+        self._sampling(request.sampling, 1)  # refuses what it must now
+        return CodecPassages(self, request)
 
     def model_files(self) -> Sequence[Path]:
         return [self._path]
@@ -178,26 +177,26 @@ class CodecLm:
         return _Speaker(find_voice(self.description, prompt.get("voice")), prompt["fields"])
 
     def passage(
-        self,
-        request: StageRequest,
-        piece: TextPiece,
-        speaker: _Speaker,
-        number: int,
-        is_guided: bool,
+        self, request: StageRequest, piece: TextPiece, speaker: _Speaker, number: int
     ) -> Passage:
-        """One piece of text as prompts. Raises ``InvalidRequestError`` for control tokens in it."""
+        """One piece of text as prompts. Raises ``InvalidRequestError`` for control tokens in it.
+
+        A guided one has its null row whether the request has a companion or not: it has none if its
+        text comes in segments, or if it ends with this stage.
+        """
         description, fields = self.description, self._fields(piece.text, speaker)
         rows = [Row(None, self._builder.build(description.prompt, speaker.voice, fields))]
-        if is_guided and description.guidance is not None:
+        scale = check_guidance(description, request.sampling.guidance_scale)
+        if scale != 1.0 and description.guidance is not None:
             null_prompt = description.guidance.null_prompt
             rows.append(Row(NULL_ROLE, self._builder.build(null_prompt, speaker.voice, fields)))
         seed = nth_seed(request.seed, number)
         return Passage(
             number=number,
             rows=tuple(rows),
-            sampling=self._sampling(request.sampling, len(piece.text), is_guided),
+            sampling=self._sampling(request.sampling, len(piece.text)),
             sink=CodecSink(description, self._builder.layout, piece, seed),
-            guidance_scale=check_guidance(description, request.sampling.guidance_scale),
+            guidance_scale=scale,
         )
 
     def _fields(self, text: str, speaker: _Speaker) -> dict[str, str]:
@@ -206,11 +205,13 @@ class CodecLm:
             fields["reference_text"] = self._make_text(speaker.voice.reference.text)
         return fields
 
-    def _sampling(self, asked: SamplingParams, num_chars: int, is_guided: bool) -> TokenSampling:
+    def _sampling(self, asked: SamplingParams, num_chars: int) -> TokenSampling:
         """The request's parameters over the model's; the length is bounded by that of the text.
 
-        Guided rows cannot have penalties: the model's are left out, a request's refused.
+        Guided rows cannot have penalties: the model's are left out, a request's refused. So are
+        parameters that would change what ends speech, or what may be said.
         """
+        refuse_fixed(asked, _FIXED, "the model's description says what speech is and what ends it")
         description, lengths = self.description, self.description.lengths
         longest_ms = lengths.slack_ms + lengths.max_ms_per_char * num_chars
         num_codes = math.ceil(longest_ms / description.frame_ms) * description.num_slots
@@ -219,7 +220,7 @@ class CodecLm:
             stop_token_ids=self._builder.stop_token_ids,
         )
         defaults = read_sampling(description.sampling, limits)
-        if not is_guided:
+        if check_guidance(description, asked.guidance_scale) == 1.0:
             return read_sampling(asked, defaults)
         neutral = replace(
             defaults, presence_penalty=0.0, frequency_penalty=0.0, repetition_penalty=1.0

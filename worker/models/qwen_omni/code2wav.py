@@ -37,8 +37,8 @@ class DecoderFacts:
 class Piece:
     """The frames from ``start`` to ``stop``, to be decoded.
 
-    ``codes`` int32 [frames, width] begin with frame ``first`` and end with ``stop``: what is before
-    ``start`` is around it.
+    ``codes`` int32 [frames, width] begin with frame ``first``: what is before ``start``, or behind
+    ``stop``, is around it.
     """
 
     codes: Codes
@@ -58,6 +58,11 @@ class Decoder(Protocol):
     @property
     def files(self) -> list[Path]:
         """The files that decide its output."""
+        ...
+
+    @property
+    def num_ahead(self) -> int:
+        """How many frames behind a piece its decoding needs, where there are so many."""
         ...
 
     def find_voice(self, prompt: dict[str, Any]) -> str:

@@ -15,13 +15,14 @@ import numpy as np
 import torch
 
 from engine.errors import ConfigError
-from engine.messages import Fingerprint, StageInteraction, StageRequest, StageUpdate
+from engine.messages import Fingerprint, StageRequest, StageUpdate
 from engine.pipeline import load_object
 from worker.fingerprint import make_fingerprint
 from worker.models.lm_codec.codec import pick_device
 from worker.models.qwen_omni.code2wav import Decoder, Piece, Samples
 from worker.models.qwen_omni.codes import Codes, read_codes
 from worker.pcm import Int16Array, to_int16
+from worker.rows import RowStage, declare_sparse
 from worker.stage_model import RowStatus, StageContext, StepOutput
 
 _LOADERS = {
@@ -38,6 +39,7 @@ class _Request:
     and its audio begins at ``position``.
     """
 
+    decoder: Decoder
     voice: str
     seed: int
     codes: Codes
@@ -57,7 +59,39 @@ class _Request:
     def has_ended(self) -> bool:
         return not self.is_open and self.start == self.num_known
 
-    def forget(self, first_needed: int) -> None:
+    @property
+    def has_work(self) -> bool:
+        return self.has_ended or self.next_stop is not None
+
+    @property
+    def next_stop(self) -> int | None:
+        """Where the next piece ends, if it can be decoded now."""
+        if self.start == self.num_known:
+            return None
+        return self.decoder.next_stop(self.start, self.num_known, is_last=not self.is_open)
+
+    def piece(self, stop: int) -> Piece:
+        """The next one, and what is around it."""
+        first = max(self.first, self.decoder.first_needed(self.start))
+        end = stop + self.decoder.num_ahead
+        return Piece(
+            codes=self.codes[first - self.first : end - self.first],
+            first=first,
+            start=self.start,
+            stop=stop,
+            voice=self.voice,
+            seed=self.seed,
+        )
+
+    def take(self, samples: Samples, stop: int) -> Samples:
+        """Go on behind a piece; those of its samples that are new to the listener."""
+        num_skipped = min(max(self.skip_position - self.position, 0), len(samples))
+        self.position += len(samples)
+        self.start = stop
+        self._forget(self.decoder.first_needed(stop))
+        return samples[num_skipped:]
+
+    def _forget(self, first_needed: int) -> None:
         """Inputs that end before this frame."""
         while self.unit_sizes and self.first + self.unit_sizes[0] <= first_needed:
             size = self.unit_sizes.popleft()
@@ -75,22 +109,19 @@ class _Request:
         )
 
 
-class Code2WavStage:
+class Code2WavStage(RowStage[_Request]):
     """Decodes a piece of each request of a batch."""
 
     def __init__(self, decoder: Decoder) -> None:
+        super().__init__()
         self._decoder = decoder
-        self._requests: dict[str, _Request] = {}
-
-    @property
-    def num_requests(self) -> int:
-        return len(self._requests)
 
     def add(self, request: StageRequest) -> None:
         checkpoint = request.checkpoint or {"first": 0, "start": 0}
         width = self._decoder.facts.frame_width
         seed = request.sampling.seed
-        self._requests[request.request_id] = _Request(
+        self._rows[request.request_id] = _Request(
+            decoder=self._decoder,
             voice=self._decoder.find_voice(request.prompt),
             seed=request.seed if seed is None else seed,
             codes=np.zeros((0, width), np.int32),
@@ -102,29 +133,17 @@ class Code2WavStage:
         )
 
     def update(self, update: StageUpdate) -> None:
-        request = self._requests[update.request_id]
+        request = self._rows[update.request_id]
         facts = self._decoder.facts
         codes = read_codes(update.payload, facts.frame_width, facts.num_codes)
         request.codes = np.concatenate([request.codes, codes])
         request.unit_sizes.append(len(codes))
         request.is_open = not update.final
 
-    def interact(self, interaction: StageInteraction) -> None:
-        raise ValueError(f"interactions are for the first stage, not this one: {interaction.kind}")
-
-    def abort(self, request_id: str) -> None:
-        self._requests.pop(request_id, None)
-
-    def has_work(self, request_id: str) -> bool:
-        request = self._requests.get(request_id)
-        return request is not None and (request.has_ended or self._stop(request) is not None)
-
     def step(self, batch: Sequence[str]) -> StepOutput:
-        stops = {rid: self._stop(self._requests[rid]) for rid in batch}
+        stops = {rid: self._rows[rid].next_stop for rid in batch}
         pieces = {
-            rid: self._piece(self._requests[rid], stop)
-            for rid, stop in stops.items()
-            if stop is not None
+            rid: self._rows[rid].piece(stop) for rid, stop in stops.items() if stop is not None
         }
         audio: dict[str, Int16Array] = {}
         rows: dict[str, RowStatus] = {}
@@ -132,38 +151,15 @@ class Code2WavStage:
             if isinstance(samples, Exception):
                 rows[request_id] = RowStatus(error=samples)
                 continue
-            request = self._requests[request_id]
-            skipped = min(max(request.skip_position - request.position, 0), len(samples))
-            if skipped < len(samples):
-                audio[request_id] = to_int16(samples[skipped:])
-            request.position += len(samples)
-            request.start = pieces[request_id].stop
-            request.forget(self._decoder.first_needed(request.start))
+            sent = self._rows[request_id].take(samples, pieces[request_id].stop)
+            if len(sent):
+                audio[request_id] = to_int16(sent)
         for request_id in batch:
-            rows.setdefault(request_id, self._requests[request_id].status())
-        meta = {"req_id": list(audio), "sparse_audio": ["1"]}
-        return StepOutput({"meta": meta, "audio": list(audio.values())}, rows)
+            rows.setdefault(request_id, self._rows[request_id].status())
+        return StepOutput(declare_sparse(list(audio)) | {"audio": list(audio.values())}, rows)
 
     def fingerprint(self) -> Fingerprint:
         return make_fingerprint(self._decoder.files, torch.get_num_threads())
-
-    def _stop(self, request: _Request) -> int | None:
-        if request.start == request.num_known:
-            return None
-        return self._decoder.next_stop(
-            request.start, request.num_known, is_last=not request.is_open
-        )
-
-    def _piece(self, request: _Request, stop: int) -> Piece:
-        first = max(request.first, self._decoder.first_needed(request.start))
-        return Piece(
-            codes=request.codes[first - request.first : stop - request.first],
-            first=first,
-            start=request.start,
-            stop=stop,
-            voice=request.voice,
-            seed=request.seed,
-        )
 
     def _decode(self, pieces: dict[str, Piece]) -> dict[str, Samples | Exception]:
         """As one batch; if that fails, one by one, so that a bad one fails nobody else."""
@@ -181,15 +177,23 @@ class Code2WavStage:
 
 
 class Code2WavOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``checkpoint``: a folder or a hub id. ``device``: auto, cpu, cuda or cuda:N."""
+    """``checkpoint``: a folder or a hub id. ``device``: auto, cpu, cuda or cuda:N.
+
+    ``window_blocks`` is for qwen2.5: 0 decodes a speech whole, when it has ended, as transformers
+    does; above 0, in windows with a core of so many blocks (0.24 s each) while it goes on, which
+    comes near to that and is not equal to it.
+    """
 
     family: str
     checkpoint: str
     device: str = "auto"
+    window_blocks: int = 0
 
     def __post_init__(self) -> None:
         if self.family not in _LOADERS:
             raise ValueError(f"family must be one of {', '.join(_LOADERS)}, got {self.family!r}")
+        if self.window_blocks < 0 or (self.window_blocks and self.family != "qwen2.5"):
+            raise ValueError("window_blocks must be at least 0, and 0 for any family but qwen2.5")
 
 
 def load(context: StageContext) -> Code2WavStage:
@@ -197,8 +201,9 @@ def load(context: StageContext) -> Code2WavStage:
     options = context.read_options(Code2WavOptions)
     device = pick_device(options.device)
     try:
+        windows = {"window_blocks": options.window_blocks} if options.window_blocks else {}
         decoder: Decoder = load_object(_LOADERS[options.family], "family")(
-            options.checkpoint, device
+            options.checkpoint, device, **windows
         )
     except (OSError, ImportError) as error:
         message = f"cannot load the code2wav of {options.checkpoint!r}: {error}"

@@ -143,5 +143,5 @@ def load_talker(checkpoint: str, dtype: torch.dtype | str, device: torch.device)
     )
     embeddings = dict(zip(tokens, thinker_embeddings(checkpoint, tokens), strict=True))
     sampling = checkpoint_sampling(generation_config(checkpoint), _SAMPLING)
-    files = [*weight_files(checkpoint), speakers_file(checkpoint)]
+    files = [*weight_files(checkpoint, "talker."), speakers_file(checkpoint)]
     return Qwen25Talker(model, speakers, embeddings, sampling, files)

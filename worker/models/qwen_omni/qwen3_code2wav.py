@@ -32,6 +32,8 @@ _DILATIONS = (1, 3, 9)
 class Code2Wav:
     """A ``Decoder``. Pieces of equal shape are decoded as one batch."""
 
+    num_ahead = 0
+
     def __init__(self, model: Any, speakers: Sequence[str], files: list[Path]) -> None:
         self._model = model
         self._speakers = list(speakers)
@@ -133,4 +135,6 @@ def load_decoder(checkpoint: str, device: torch.device) -> Code2Wav:
         dtype=torch.float32,
         device=device,
     )
-    return Code2Wav(model, list(config.talker_config.speaker_id), weight_files(checkpoint))
+    return Code2Wav(
+        model, list(config.talker_config.speaker_id), weight_files(checkpoint, "code2wav.")
+    )

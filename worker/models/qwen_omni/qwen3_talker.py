@@ -219,4 +219,4 @@ def load_talker(checkpoint: str, dtype: torch.dtype | str, device: torch.device)
     tokens = [config.tts_bos_token_id, config.tts_eos_token_id, config.tts_pad_token_id]
     marks = thinker_embeddings(checkpoint, tokens)
     sampling = checkpoint_sampling(generation_config(checkpoint), _SAMPLING)
-    return Qwen3Talker(model, config, marks, sampling, weight_files(checkpoint))
+    return Qwen3Talker(model, config, marks, sampling, weight_files(checkpoint, "talker."))

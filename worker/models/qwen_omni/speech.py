@@ -79,6 +79,10 @@ class Speech:
         return self.is_closed and self.num_texts == 0
 
     @property
+    def has_work(self) -> bool:
+        return self.is_silent or (self.lease is not None and self.has_text)
+
+    @property
     def has_text(self) -> bool:
         """What the next position reads is known."""
         return bool(self.texts) or self.is_closed

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from engine.errors import ConfigError, StageFailedError
-from engine.messages import Fingerprint, StageInteraction, StageRequest, StageUpdate
+from engine.messages import Fingerprint, StageRequest, StageUpdate
 from engine.pipeline import load_object
 from worker.fingerprint import make_fingerprint
 from worker.models.lm_codec.codec import pick_device
@@ -28,6 +28,7 @@ from worker.models.qwen_omni.kv_pool import KvPool, KvStep
 from worker.models.qwen_omni.speech import LengthLimit, Speech
 from worker.models.qwen_omni.talker import Talker
 from worker.models.qwen_omni.thought import read_thought
+from worker.rows import RowStage, declare_sparse
 from worker.seeds import nth_seed
 from worker.stage_model import Readiness, RowStatus, StageContext, StepOutput
 
@@ -37,7 +38,7 @@ _LOADERS = {
 }
 
 
-class TalkerStage:
+class TalkerStage(RowStage[Speech]):
     """Requests that have no room yet wait in the order in which they could begin."""
 
     def __init__(
@@ -49,20 +50,16 @@ class TalkerStage:
         readiness: Readiness,
     ) -> None:
         """``unit_frames``: how many frames leave together."""
+        super().__init__()
         self._talker = talker
         self._pool = pool
         self._limit = limit
         self._unit_frames = unit_frames
         self._readiness = readiness
-        self._speeches: dict[str, Speech] = {}
         self._waiting: deque[str] = deque()
         banned = torch.zeros(talker.facts.num_codes, dtype=torch.bool)
         banned[list(talker.facts.banned_codes)] = True
         self._banned = banned.to(talker.device)
-
-    @property
-    def num_requests(self) -> int:
-        return len(self._speeches)
 
     @property
     def pool(self) -> KvPool:
@@ -78,7 +75,7 @@ class TalkerStage:
         said = torch.zeros(facts.num_codes, dtype=torch.bool)
         said[list(facts.said_codes)] = True
         seed = request.sampling.seed
-        self._speeches[request.request_id] = Speech(
+        self._rows[request.request_id] = Speech(
             voice=self._talker.find_voice(request.prompt),
             sampling=sampling,
             seed=request.seed if seed is None else seed,
@@ -87,7 +84,7 @@ class TalkerStage:
         )
 
     def update(self, update: StageUpdate) -> None:
-        speech = self._speeches[update.request_id]
+        speech = self._rows[update.request_id]
         thought = read_thought(update.payload, self._talker.facts.thinker_width)
         if thought is not None:
             with torch.inference_mode():
@@ -99,11 +96,9 @@ class TalkerStage:
             self._check_fits(speech)
             self._lend()
 
-    def interact(self, interaction: StageInteraction) -> None:
-        raise ValueError(f"interactions are for the first stage, not this one: {interaction.kind}")
-
     def abort(self, request_id: str) -> None:
-        speech = self._speeches.pop(request_id, None)
+        speech = self._rows.get(request_id)
+        super().abort(request_id)
         if request_id in self._waiting:
             self._waiting.remove(request_id)
         if speech is not None and speech.lease is not None:
@@ -112,16 +107,10 @@ class TalkerStage:
         for began in self._lend():
             self._readiness.notify(began)
 
-    def has_work(self, request_id: str) -> bool:
-        speech = self._speeches.get(request_id)
-        if speech is None:
-            return False
-        return speech.is_silent or (speech.lease is not None and speech.has_text)
-
     @torch.inference_mode()
     def step(self, batch: Sequence[str]) -> StepOutput:
         rows: dict[str, RowStatus] = {}
-        speaking = {rid: self._speeches[rid] for rid in batch if not self._speeches[rid].is_silent}
+        speaking = {rid: self._rows[rid] for rid in batch if not self._rows[rid].is_silent}
         self._say(list(speaking.values()))
         units: dict[str, dict[str, object]] = {}
         for request_id, speech in speaking.items():
@@ -133,9 +122,8 @@ class TalkerStage:
             if frames is not None:
                 units[request_id] = pack_codes(frames)
         for request_id in batch:
-            rows.setdefault(request_id, self._speeches[request_id].status())
-        meta = {"req_id": list(units), "sparse_audio": ["1"]}
-        return StepOutput({"meta": meta, "unit": list(units.values())}, rows)
+            rows.setdefault(request_id, self._rows[request_id].status())
+        return StepOutput(declare_sparse(list(units)) | {"unit": list(units.values())}, rows)
 
     def fingerprint(self) -> Fingerprint:
         return make_fingerprint(self._talker.files, torch.get_num_threads())
@@ -155,7 +143,7 @@ class TalkerStage:
         """Room for those who wait, first come first served; who got some."""
         began = []
         while self._waiting:
-            speech = self._speeches[self._waiting[0]]
+            speech = self._rows[self._waiting[0]]
             speech.lease = self._pool.borrow(speech.num_tokens)
             if speech.lease is None:
                 break

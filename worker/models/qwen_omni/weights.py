@@ -78,12 +78,12 @@ def generation_config(model: str) -> dict[str, Any]:
     return said
 
 
-def weight_files(model: str) -> list[Path]:
-    """The files that decide what the model computes."""
+def weight_files(model: str, prefix: str = "") -> list[Path]:
+    """The files that decide what the part under ``prefix``, or the whole model, computes."""
     names = ["config.json"]
     try:
-        index = find_file(model, _INDEX)
-        names += sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        shards = json.loads(find_file(model, _INDEX).read_text())["weight_map"]
+        names += sorted({name for weight, name in shards.items() if weight.startswith(prefix)})
     except OSError:
         names.append(_WEIGHTS)
     return [find_file(model, name) for name in names]

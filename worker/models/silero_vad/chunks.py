@@ -16,6 +16,8 @@ from worker.models.silero_vad.probabilities import FRAME_SAMPLES, SAMPLE_RATE
 MAX_WINDOW_SAMPLES = 30 * SAMPLE_RATE // FRAME_SAMPLES * FRAME_SAMPLES
 # Over a longer silence Whisper is apt to invent words.
 _MAX_INNER_SILENCE = 2 * SAMPLE_RATE
+# 64 ms, shorter than any syllable: a recogniser is apt to find words in less, too.
+_BEGIN_FRAMES = 2
 # Kept behind the end of speech, for consonants that fade out.
 _END_PADDING = SAMPLE_RATE // 5
 # Speech without a pause is cut where it is least probable, within this time of the window's end.
@@ -69,7 +71,7 @@ def _speech(
     probabilities: Sequence[float], num_samples: int, detection: Detection
 ) -> tuple[list[Span], bool]:
     """The padded stretches of speech, and whether the last one goes on at the window's end."""
-    detector = SpeechDetector(detection)
+    detector = SpeechDetector(detection, begin_frames=_BEGIN_FRAMES)
     spans: list[Span] = []
     first: int | None = None
     for probability in probabilities:

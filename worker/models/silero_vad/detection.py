@@ -1,6 +1,6 @@
 """What counts as speech and what as a pause: the settings, and the rule frame by frame.
 
-    silence ──a frame well above threshold, or two at or above it──> speech
+    silence ──``begin_frames`` frames at or above threshold──> speech
     speech  ──``silence_duration_ms`` below the lower threshold──> silence
 
 Frames between the two thresholds change nothing: they keep a pause from ending, and speech too.
@@ -17,9 +17,7 @@ import msgspec
 
 from worker.models.silero_vad.probabilities import FRAME_SAMPLES, SAMPLE_RATE
 
-# Silero's own rule: the end of speech is asked for at a probability this much lower. A beginning
-# that is as much higher needs no second frame. Clicks, thumps, beeps, keys and noise stay below
-# 0.2, and a voice is over this in the first frame that is all voice, mostly.
+# Silero's own rule: the end of speech is asked for at a probability this much lower.
 _HYSTERESIS = 0.15
 _MIN_LOWER_THRESHOLD = 0.01
 
@@ -34,10 +32,6 @@ class Detection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     @property
     def lower_threshold(self) -> float:
         return max(self.threshold - _HYSTERESIS, _MIN_LOWER_THRESHOLD)
-
-    @property
-    def sure_threshold(self) -> float:
-        return self.threshold + _HYSTERESIS
 
     @property
     def prefix_samples(self) -> int:
@@ -72,16 +66,24 @@ class Change:
 class SpeechDetector:
     """The rule over a stream of frames that begins at ``first_sample``.
 
-    ``pause_samples`` of silence are reported as a pause; None: pauses are not reported.
+    ``pause_samples`` of silence are reported as a pause; None: pauses are not reported. Speech
+    begins with ``begin_frames`` loud frames in a row: live with one, as Silero's own iterator has
+    it, for somebody who interrupts must be heard at once, and clicks, knocks and noise stay far
+    below the threshold.
     """
 
     def __init__(
-        self, detection: Detection, first_sample: int = 0, pause_samples: int | None = None
+        self,
+        detection: Detection,
+        first_sample: int = 0,
+        pause_samples: int | None = None,
+        begin_frames: int = 1,
     ) -> None:
         self.detection = detection
         self._pause_samples = pause_samples
+        self._begin_frames = begin_frames
         self._position = first_sample
-        self._was_loud = False
+        self._num_loud = 0
         self._silent_since: int | None = None
         self._is_paused = False
         self.is_speech = False
@@ -90,17 +92,17 @@ class SpeechDetector:
         """The changes that one more frame brings."""
         begin, self._position = self._position, self._position + FRAME_SAMPLES
         is_loud = probability >= self.detection.threshold
-        was_loud, self._was_loud = self._was_loud, is_loud
+        self._num_loud = self._num_loud + 1 if is_loud else 0
         if self.is_speech:
             yield from self._in_speech(begin, is_loud, probability)
-        elif is_loud and (was_loud or probability >= self.detection.sure_threshold):
+        elif self._num_loud == self._begin_frames:
             self.is_speech = True
-            yield self._change(Edge.STARTED, begin - FRAME_SAMPLES if was_loud else begin)
+            yield self._change(Edge.STARTED, begin - (self._begin_frames - 1) * FRAME_SAMPLES)
 
     def stop(self) -> None:
         """Speech is over because someone said so."""
         self.is_speech = self._is_paused = False
-        self._was_loud, self._silent_since = False, None
+        self._num_loud, self._silent_since = 0, None
 
     def _in_speech(self, begin: int, is_loud: bool, probability: float) -> Iterator[Change]:
         if is_loud:

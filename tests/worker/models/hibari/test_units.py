@@ -1,27 +1,10 @@
-"""Seeds of units."""
+"""Words and their places in the text."""
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from worker.models.hibari.text.draft import Span
 from worker.models.hibari.text.phonemes import WordSpan
-from worker.models.hibari.units import place_in_text, unit_seed
-
-SEEDS = st.integers(-(2**63), 2**63 - 1)
-
-
-@given(SEEDS, st.integers(0, 10**6))
-def test_a_seed_is_a_function_of_its_request_and_number_and_fits_63_bits(seed: int, n: int) -> None:
-    assert unit_seed(seed, n) == unit_seed(seed, n)
-    assert 0 <= unit_seed(seed, n) < 2**63
-
-
-@given(SEEDS)
-def test_units_and_neighbouring_requests_get_different_seeds(seed: int) -> None:
-    seeds = {unit_seed(s, n) for s in (seed, seed + 1) for n in range(50)}
-    assert len(seeds) == 100
+from worker.models.hibari.units import place_in_text
 
 
 def test_what_was_written_as_one_word_is_one_word() -> None:

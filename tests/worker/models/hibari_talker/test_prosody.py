@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.worker.models.hibari import bundled
 from tests.worker.models.hibari_talker.spoken import mean_semitones, net, tokens
+from worker.models.hibari_talker import prosody
 from worker.models.hibari_talker.pieces import num_settled, piece_ends
 from worker.models.hibari_talker.prosody import Piece, ProsodyStream, Rhythm
 
@@ -20,28 +21,31 @@ def run(text: str, written: list[int], bursts: list[int], speed: float = 1.0) ->
     ids = bundled.ids(text)
     rhythm = Rhythm(ids.size, speed)
     stream = ProsodyStream(rhythm, net(), net(), ids)
-    pieces: list[Piece] = []
+    made: list[Piece] = []
     position, turn = 0, 0
     while position < len(written):
         size = bursts[turn % len(bursts)]
         rhythm.push(written[position : position + size])
         position, turn = position + size, turn + 1
-        settled = sum(piece.f0.size for piece in pieces)
+        settled = sum(piece.f0.size for piece in made)
         assert rhythm.num_settled_frames >= settled
-        pieces += list(iter(stream.take, None))
-        assert rhythm.num_settled_frames == sum(piece.f0.size for piece in pieces)
-    return pieces
+        made += list(iter(stream.take, None))
+        assert rhythm.num_settled_frames == sum(piece.f0.size for piece in made)
+    return made
 
 
-def whole(pieces: list[Piece]) -> Piece:
-    return Piece(*(np.concatenate([getattr(p, n) for p in pieces]) for n in Piece.__slots__))
+def whole(parts: list[Piece]) -> Piece:
+    return Piece(*(np.concatenate([getattr(p, n) for p in parts]) for n in Piece.__slots__))
 
 
-@settings(max_examples=10, deadline=None)
-@given(bursts=st.lists(st.integers(1, 40), min_size=1, max_size=5))
-def test_bursts_change_nothing(bursts: list[int]) -> None:
+@settings(max_examples=15, deadline=None)
+@given(
+    bursts=st.lists(st.integers(1, 40), min_size=1, max_size=5),
+    speed=st.sampled_from([0.25, 0.4, 1.0, 2.0, 4.0]),
+)
+def test_bursts_change_nothing(bursts: list[int], speed: float) -> None:
     written = tokens(LONG, stretch=1.2, semitones=2)
-    once, often = run(LONG, written, [len(written)]), run(LONG, written, bursts)
+    once, often = run(LONG, written, [len(written)], speed), run(LONG, written, bursts, speed)
     assert len(once) == len(often)
     for one, other in zip(once, often, strict=True):
         for name in Piece.__slots__:
@@ -69,6 +73,20 @@ def test_pitch_follows_the_tokens(semitones: int) -> None:
     made = whole(run(LONG, tokens(LONG, semitones=semitones), [5]))
     moved = mean_semitones(made.f0) - mean_semitones(bundled.frames(LONG).f0)
     assert moved == pytest.approx(semitones, abs=0.35)
+
+
+@pytest.mark.parametrize("speed", [0.25, 0.3, 0.45, 1.0])
+def test_slow_speech_in_pieces_is_pitched_as_if_all_were_known(
+    speed: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the net's window ends before the last token that has come; its pitch waits."""
+    written = tokens(LONG, stretch=2.4, semitones=4)
+    made = whole(run(LONG, written, [1], speed))
+    monkeypatch.setattr(prosody, "piece_ends", lambda num_phonemes: iter([num_phonemes]))
+    known = whole(run(LONG, written, [len(written)], speed))
+    voiced = (made.f0 > 70) & (known.f0 > 70)
+    assert np.array_equal(made.durations, known.durations)
+    assert np.abs(12 * np.log2(made.f0[voiced] / known.f0[voiced])).max() < 4.5
 
 
 @pytest.mark.parametrize("speed", [0.25, 0.8, 1.3, 4.0])

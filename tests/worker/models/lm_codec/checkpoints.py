@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import functools
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -67,58 +68,119 @@ def outetts_tokenizer() -> Path:
 
 @functools.cache
 def talking_orpheus() -> Path:
-    """A checkpoint of Orpheus's kind whose greedy tokens are whole frames, and that stops.
-
-    Weights are random but for this: each token knows its place in a frame and asks for the next
-    place; a head that looks at all tokens alike sees which share of them is the prompt, and the
-    stop token wins at a frame's end when that share is small. So speech is as long as its text.
-    """
-    import torch
+    """A checkpoint of Orpheus's kind whose greedy tokens are whole frames, and that stops."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    torch.manual_seed(3)
-    config = LlamaConfig(
-        vocab_size=_NUM_LLAMA_TOKENS + 256 + _NUM_CUSTOM_TOKENS + 1,
-        hidden_size=64,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,  # of 32: vLLM's attention on CPUs has no smaller ones
-        max_position_embeddings=8192,
-        tie_word_embeddings=False,
-        bos_token_id=128000,
-        eos_token_id=None,
-        dtype="float32",
-    )
-    model = LlamaForCausalLM(config).float().eval()
-    with torch.no_grad():
-        _teach(model, torch)
-    model.save_pretrained(orpheus_tokenizer())
-    return orpheus_tokenizer()
+    size = _NUM_LLAMA_TOKENS + 256 + _NUM_CUSTOM_TOKENS + 1
+    cycle = [range(128266 + slot * 4096, 128266 + (slot + 1) * 4096) for slot in range(7)]
+    speaker = _Speaker(cycle, stop=128258, share=0.2, seed=5)
+    config = LlamaConfig(vocab_size=size, **_SMALL)
+    return speaker.save(LlamaForCausalLM, config, orpheus_tokenizer())
 
 
-_STOP, _FIRST_CODE, _CODES = 128258, 128266, 4096
+@functools.cache
+def talking_llasa() -> Path:
+    """As the one above, with Llasa's one token per frame."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    names = _added_tokens(llasa_tokenizer())
+    first = names["<|s_0|>"]
+    cycle = [range(first, first + NUM_SPEECH_CODES)]
+    speaker = _Speaker(cycle, stop=names["<|SPEECH_GENERATION_END|>"], share=0.6, seed=3)
+    config = LlamaConfig(vocab_size=len(names) + 1000, **_SMALL)
+    return speaker.save(LlamaForCausalLM, config, llasa_tokenizer())
+
+
+@functools.cache
+def talking_outetts() -> Path:
+    """As the ones above, with OuteTTS's two tokens per frame, and one that is no code between."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    names = _added_tokens(outetts_tokenizer())
+    cycle = [range(names["<|code|>"], names["<|code|>"] + 1)]
+    cycle += [range(names[f"<|c{book}_0|>"], names[f"<|c{book}_0|>"] + 64) for book in (1, 2)]
+    speaker = _Speaker(cycle, stop=names["<|audio_end|>"], share=0.08, seed=7)
+    config = Qwen3Config(vocab_size=len(names) + 300, head_dim=32, **_SMALL)
+    return speaker.save(Qwen3ForCausalLM, config, outetts_tokenizer())
+
+
+_SMALL: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,  # of 32: vLLM's attention on CPUs has no smaller ones
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+    "dtype": "float32",
+}
+# What a text can hold to make its speech end early, go on for ever, or say what is no code.
+ENDS_EARLY, NEVER_ENDS, SAYS_NONSENSE = "#", "@", "%"
 # Places in the hidden state: what a token is in the frame, whether it is of the prompt, the share
-# of such tokens, and a constant. The rest is random.
-_PROMPT, _SHARE, _ONE, _REST = 7, 8, 9, 10
+# of such tokens, a constant, and each mark and its share. The rest is random.
+_PROMPT, _SHARE, _ONE, _MARKS, _REST = 7, 8, 9, 10, 16
 
 
-def _teach(model: Any, torch: Any) -> None:
-    embedding, head = model.model.embed_tokens.weight, model.lm_head.weight
-    embedding[:, :_REST], embedding[:, _ONE], embedding[:, _PROMPT] = 0, 1, 1
-    embedding[:, _REST:] = 0.5 * torch.randn(len(embedding), embedding.shape[1] - _REST)
-    head.zero_()
-    head[:, _ONE] = -100  # nothing is said but codes, and the stop
-    embedding[:_FIRST_CODE, 6] = 1  # the prompt ends like a frame
-    for slot in range(7):
-        codes = slice(_FIRST_CODE + slot * _CODES, _FIRST_CODE + (slot + 1) * _CODES)
-        embedding[codes, slot], embedding[codes, _PROMPT] = 1, 0
-        head[codes, _ONE] = 0
-        head[codes, (slot - 1) % 7] = 60
-        head[codes, _REST:] = torch.randn(_CODES, head.shape[1] - _REST)
-    # The norms double what they let through. The best code has about 140: at the end of a frame the
-    # stop is above it when a fifth of all tokens are the prompt's.
-    head[_STOP, 6], head[_STOP, _ONE], head[_STOP, _SHARE] = 100, 0, -69
+@dataclass(frozen=True, slots=True)
+class _Speaker:
+    """Weights with which a model speaks as long as its prompt is long.
+
+    They are random but for this: each token knows its place in the cycle and asks for the next one;
+    a head that looks at all tokens alike sees which share of them is the prompt, and the stop token
+    wins at a cycle's end when that is below ``share``. Marks among the prompt outweigh all that.
+    """
+
+    cycle: list[range]
+    stop: int
+    share: float
+    seed: int
+
+    def save(self, model_class: Any, config: Any, folder: Path) -> Path:
+        """Beside the tokenizer that is in the folder."""
+        import torch
+
+        torch.manual_seed(self.seed)
+        model = model_class(config).float().eval()
+        marks = [_number_of(folder, mark) for mark in (ENDS_EARLY, NEVER_ENDS, SAYS_NONSENSE)]
+        with torch.no_grad():
+            self._teach_embedding(model.model.embed_tokens.weight, marks, torch)
+            self._teach_head(model.lm_head.weight, torch)
+            _teach_attention(model)
+        model.save_pretrained(folder)
+        return folder
+
+    def _teach_embedding(self, embedding: Any, marks: list[int], torch: Any) -> None:
+        last = len(self.cycle) - 1
+        embedding[:, :_REST], embedding[:, _ONE], embedding[:, _PROMPT] = 0, 1, 1
+        embedding[:, _REST:] = 0.5 * torch.randn(len(embedding), embedding.shape[1] - _REST)
+        embedding[:, last] = 1  # the prompt ends like a frame
+        embedding[marks, [_MARKS, _MARKS + 1, _MARKS + 2]] = 1
+        for slot, tokens in enumerate(self.cycle):
+            codes = slice(tokens.start, tokens.stop)
+            embedding[codes, last], embedding[codes, _PROMPT] = 0, 0
+            embedding[codes, slot] = 1
+
+    def _teach_head(self, head: Any, torch: Any) -> None:
+        last = len(self.cycle) - 1
+        head.zero_()
+        head[:, _ONE] = -100  # nothing is said but the cycle, and the stop
+        for slot, tokens in enumerate(self.cycle):
+            codes = slice(tokens.start, tokens.stop)
+            head[codes, _ONE] = 0
+            head[codes, slot - 1 if slot else last] = 60
+            head[codes, _REST:] = torch.randn(len(tokens), head.shape[1] - _REST)
+        # The norms double what they let through. The best code has about 140: at the end of a frame
+        # the stop is above it when the share of the prompt's tokens is small.
+        head[self.stop, last], head[self.stop, _ONE] = 100, 0
+        head[self.stop, _SHARE] = -14 / self.share
+        head[self.stop, _MARKS + 3], head[self.stop, _MARKS + 4] = 10_000, -10_000
+        head[self.cycle[0].start - 2, _MARKS + 5] = 10_000
+
+
+def _teach_attention(model: Any) -> None:
     for layer in model.model.layers:
         for name in ("q_proj", "k_proj"):
             getattr(layer.self_attn, name).weight.normal_(0, 0.3)
@@ -126,12 +188,26 @@ def _teach(model: Any, torch: Any) -> None:
             projection.weight.normal_(0, 0.1)
             projection.weight[:_REST] = 0
     first = model.model.layers[0].self_attn
-    head_size = first.head_dim
     for name in ("q_proj", "k_proj"):
-        getattr(first, name).weight[:head_size] = 0  # one head looks everywhere alike
-    first.v_proj.weight[0], first.o_proj.weight[:, 0] = 0, 0
-    first.v_proj.weight[0, _PROMPT] = 1
-    first.o_proj.weight[_SHARE, 0] = 1
+        getattr(first, name).weight[: first.head_dim] = 0  # one head looks everywhere alike
+    sources = [_PROMPT, _MARKS, _MARKS + 1, _MARKS + 2]
+    targets = [_SHARE, _MARKS + 3, _MARKS + 4, _MARKS + 5]
+    for value, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        first.v_proj.weight[value], first.o_proj.weight[:, value] = 0, 0
+        first.v_proj.weight[value, source], first.o_proj.weight[target, value] = 1, 1
+
+
+def _added_tokens(folder: Path) -> dict[str, int]:
+    """The tokens behind the ordinary ones, by name."""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return {token.content: i for i, token in tokenizer.get_added_tokens_decoder().items()}
+
+
+def _number_of(folder: Path, text: str) -> int:
+    """The one ordinary token that a character is."""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    (number,) = tokenizer.encode(text, add_special_tokens=False).ids
+    return int(number)
 
 
 def _save(

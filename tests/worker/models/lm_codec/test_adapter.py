@@ -27,7 +27,13 @@ def transform(**prompt: Any) -> dict[str, Any]:
 
 def test_a_prompt_names_its_voice_and_fills_its_fields() -> None:
     made = transform(voice="leo", speed=1.0, language="en", instructions="None")
-    assert made == {"text": "Hello.", "voice": "leo", "fields": {"speaker": "leo"}, "warnings": []}
+    assert made == {
+        "text": "Hello.",
+        "voice": "leo",
+        "fields": {"speaker": "leo"},
+        "in_segments": False,
+        "warnings": [],
+    }
     assert transform()["voice"] == list_voices(NAME)[0].id == "tara"
 
 
@@ -71,6 +77,13 @@ def test_guidance_needs_a_null_prompt_and_a_scale_that_is_not_1() -> None:
     assert expand_prompt(prompt, SamplingParams(guidance_scale=1.0), NAME) == []
     [companion] = expand_prompt(prompt, SamplingParams(guidance_scale=2.0), NAME)
     assert (companion.role, companion.prompt) == (NULL_ROLE, prompt)
+
+
+def test_a_guided_request_in_segments_has_no_companion_but_its_scale_is_checked() -> None:
+    prompt = transform(resumable=True)
+    assert expand_prompt(prompt, SamplingParams(guidance_scale=2.0), NAME) == []
+    with pytest.raises(InvalidRequestError, match="a number from 0 to 10"):
+        expand_prompt(prompt, SamplingParams(guidance_scale=11.0), NAME)
 
 
 @pytest.mark.parametrize("scale", [-1.0, 11.0, math.nan, math.inf])

@@ -129,12 +129,47 @@ def test_a_guided_request_has_a_row_for_its_companion_and_no_penalties() -> None
     assert caught.value.param == "repetition_penalty"
 
 
+def test_a_guided_request_without_companion_makes_the_null_row_itself() -> None:
+    """Its text comes in segments, or it ends with the language model's stage."""
+    lm, asked = model(16), SamplingParams(guidance_scale=3.0)
+    source = lm.open(request("One two three. F", resumable=True, sampling=asked), {})
+    source.update(StageUpdate("r", 1, {"text": "our!", "text_offset": 16}, final=True))
+    guided = [*passages(source), *passages(lm.open(request(sampling=asked), {}))]
+    with_companion = passages(lm.open(request(sampling=asked), {NULL_ROLE: request()}))
+    assert [p.rows for p in guided] == [p.rows for p in with_companion] * 2
+    assert {p.guidance_scale for p in guided} == {3.0}
+
+
+def test_a_model_without_null_prompt_refuses_guidance_of_any_request() -> None:
+    lm = CodecLm(describe(guidance=None), model()._builder, outetts_tokenizer())
+    with pytest.raises(InvalidRequestError, match="has no null prompt") as caught:
+        lm.open(request(sampling=SamplingParams(guidance_scale=3.0)), {})
+    assert caught.value.param == "guidance_scale"
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"stop": "end"},
+        {"stop_token_ids": [7]},
+        {"ignore_eos": True},
+        {"allowed_token_ids": [300]},
+    ],
+)
+def test_what_the_description_owns_is_refused_by_name(extra: dict[str, Any]) -> None:
+    [name] = extra
+    with pytest.raises(InvalidRequestError, match=f"{name} cannot be set") as caught:
+        model().open(request(sampling=SamplingParams(extra=extra)), {})
+    assert caught.value.param == name
+
+
 def test_penalties_of_the_model_are_left_out_with_guidance() -> None:
     sampling = SamplingParams(extra={"repetition_penalty": 1.3})
     spec = describe(sampling=sampling)
     lm = CodecLm(spec, model()._builder, outetts_tokenizer())
     [alone] = passages(lm.open(request(), {}))
-    [guided] = passages(lm.open(request(), {NULL_ROLE: request()}))
+    asked = request(sampling=SamplingParams(guidance_scale=2.0))
+    [guided] = passages(lm.open(asked, {NULL_ROLE: asked}))
     assert alone.sampling.repetition_penalty == 1.3
     assert guided.sampling.repetition_penalty == 1.0
 

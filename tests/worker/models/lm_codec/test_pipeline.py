@@ -3,206 +3,181 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
-import numpy.typing as npt
 import pytest
-import torch
 
 from engine.errors import InvalidRequestError, StageFailedError
 from engine.messages import SamplingParams
-from engine.pipeline import PipelineConfig, load_pipeline
-from tests.worker.models.lm_codec.checkpoints import talking_orpheus
-from tests.worker.models.lm_codec.codecs import checkpoint
-from tests.worker.vllm.engines import RunningEngine, running_engine
-from worker.models.lm_codec.codec import Place, load_codec
-from worker.models.lm_codec.codes import CodeReader
-from worker.models.lm_codec.description import Description, load_description
-from worker.models.lm_codec.prompts import PromptBuilder
-from worker.pcm import to_int16
-from worker.seeds import nth_seed
+from engine.outputs import OmniRequestOutput
+from tests.engine.running import pids
+from tests.worker.models.lm_codec.checkpoints import ENDS_EARLY, NEVER_ENDS, SAYS_NONSENSE
+from tests.worker.models.lm_codec.speaking import (
+    ORPHEUS,
+    assert_same,
+    greedy,
+    samples_of,
+    speak,
+)
+from tests.worker.vllm.engines import START_TIMEOUT_S, RunningEngine, running_engine
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
-SEED = 5
-GREEDY: dict[str, Any] = {"temperature": 0.0, "extra": {"repetition_penalty": 1.0}}
 TEXTS = ("Hi there.", "Good morning, Anna!", "One two three four five six.", "Is it you?")
+PARTS = ("This is the first of them.", "And this one is the second.")
 SCALE = 2.0
 
 
 @pytest.fixture(scope="module")
-def description_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Orpheus as it ships, but for where its codec lies."""
-    spec = load_description("orpheus-3b")
-    codec = msgspec.structs.replace(spec.codec, model=str(checkpoint("snac_24khz")))
-    lengths = msgspec.structs.replace(spec.lengths, max_chars=30, slack_ms=1000)
-    path = tmp_path_factory.mktemp("described") / "orpheus.yaml"
-    changed = msgspec.structs.replace(spec, codec=codec, lengths=lengths)
-    path.write_bytes(msgspec.yaml.encode(changed))
-    return path
-
-
-def small_orpheus(description: Path) -> PipelineConfig:
-    """The pipeline as it ships, but for its checkpoints, and what a CPU cannot do."""
-    shipped = load_pipeline("lm-codec-orpheus")
-    lm, codec = shipped.stages
-    assert lm.llm is not None
-    llm = msgspec.structs.replace(
-        lm.llm,
-        checkpoint=str(talking_orpheus()),
-        dtype="float32",
-        max_model_len=1024,
-        max_num_seqs=16,
-        kv_cache_memory_mb=64,
-        enforce_eager=True,
-    )
-    options = {"description": str(description)}
-    lm = msgspec.structs.replace(lm, llm=llm, options=options)
-    codec = msgspec.structs.replace(codec, options=options | {"device": "cpu"})
-    return msgspec.structs.replace(shipped, stages=(lm, codec), options=options)
+def description(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ORPHEUS.write_description(tmp_path_factory.mktemp("described"))
 
 
 @pytest.fixture(scope="module")
-def running(description_path: Path) -> Iterator[RunningEngine]:
-    with running_engine(small_orpheus(description_path)) as engine:
+def running(description: Path) -> Iterator[RunningEngine]:
+    with running_engine(ORPHEUS.pipeline(description)) as engine:
         yield engine
 
 
-async def speak(running: RunningEngine, name: str, text: str, **sampling: Any) -> list[Any]:
-    """The chunks of a request, int16."""
-    given = SamplingParams(**{"seed": SEED} | GREEDY | sampling)
-    outputs = running.engine.generate(
-        name, {"text": text}, sampling_params_list=[given, SamplingParams()], final_stage_id=1
-    )
-    async with contextlib.aclosing(outputs) as opened:
-        audio = [output.audio async for output in opened]
-    return [np.frombuffer(chunk, np.int16) for chunk in audio if chunk is not None]
-
-
-# --- the plain loop ------------------------------------------------------------------------------
-
-
-@functools.cache
-def model() -> Any:
-    from transformers import AutoModelForCausalLM
-
-    return AutoModelForCausalLM.from_pretrained(talking_orpheus(), dtype=torch.float32).eval()
-
-
-@torch.inference_mode()
-def say(prompts: list[list[int]], scale: float, stop: int) -> list[int]:
-    """Greedy tokens of one prompt, or of two by ``u + scale * (c - u)``, without the stop."""
-    caches: list[Any] = [None] * len(prompts)
-    inputs, tokens = [list(prompt) for prompt in prompts], list[int]()
-    while True:
-        logits = []
-        for row, ids in enumerate(inputs):
-            out = model()(torch.tensor([ids]), past_key_values=caches[row], use_cache=True)
-            caches[row] = out.past_key_values
-            logits.append(out.logits[0, -1].float())
-        blend = logits[0] if len(logits) == 1 else logits[1] + scale * (logits[0] - logits[1])
-        token = int(blend.argmax())
-        if token == stop:
-            return tokens
-        tokens.append(token)
-        inputs = [[token] for _ in prompts]
-
-
-def plain_audio(
-    spec: Description, path: Path, text: str, number: int = 0, scale: float | None = None
-) -> npt.NDArray[np.int16]:
-    """All frames of one passage decoded at once."""
-    builder = PromptBuilder.load(str(path), spec, str(talking_orpheus()))
-    fields = {"speaker": "tara", "text": text}
-    prompts = [builder.build(spec.prompt, spec.voices[0], fields)]
-    if scale is not None:
-        assert spec.guidance is not None
-        prompts.append(builder.build(spec.guidance.null_prompt, spec.voices[0], fields))
-    tokens = say(prompts, scale or 1.0, builder.stop_token_ids[0])
-    codes = torch.from_numpy(CodeReader(builder.layout).feed(tokens).astype(np.int64))[None]
-    codec = load_codec(spec.codec, (1, 2, 4), torch.device("cpu"))
-    place = Place(nth_seed(SEED, number), 0)
-    return to_int16(codec.decode(codes, [place])[0].numpy())
-
-
-def assert_same(chunks: list[Any], expected: npt.NDArray[np.int16]) -> None:
-    audio = np.concatenate(chunks).astype(int)
-    assert np.abs(expected).max() > 300, "silence would prove nothing"
-    assert len(audio) == len(expected)
-    assert np.abs(audio - expected).max() <= 1
-
-
-# --- what is promised ----------------------------------------------------------------------------
-
-
 def test_what_is_heard_is_what_a_plain_loop_makes_in_chunks_from_80_ms_on(
-    running: RunningEngine, description_path: Path
+    running: RunningEngine, description: Path
 ) -> None:
-    spec = load_description(str(description_path))
-
     async def scenario() -> list[list[Any]]:
-        return await asyncio.gather(*(speak(running, text, text) for text in TEXTS))
+        return await asyncio.gather(*(speak(running.engine, text, text) for text in TEXTS))
 
     for text, chunks in zip(TEXTS, running.run(scenario()), strict=True):
-        assert_same(chunks, plain_audio(spec, description_path, text))
+        assert_same(chunks, ORPHEUS.plain_audio(description, text))
         assert len(chunks) > 2
         assert len(chunks[0]) == 2048
 
 
 def test_guided_speech_is_that_of_a_two_pass_loop(
-    running: RunningEngine, description_path: Path
+    running: RunningEngine, description: Path
 ) -> None:
-    spec = load_description(str(description_path))
-
     async def scenario() -> list[list[Any]]:
-        jobs = [speak(running, f"g{text}", text, guidance_scale=SCALE) for text in TEXTS[:2]]
+        jobs = [speak(running.engine, f"g{t}", t, guidance_scale=SCALE) for t in TEXTS[:2]]
         return await asyncio.gather(*jobs)
 
     for text, chunks in zip(TEXTS, running.run(scenario()), strict=False):
-        guided = plain_audio(spec, description_path, text, scale=SCALE)
+        guided = ORPHEUS.plain_audio(description, text, scale=SCALE)
         assert_same(chunks, guided)
-        assert not np.array_equal(guided, plain_audio(spec, description_path, text))
+        assert not np.array_equal(guided, ORPHEUS.plain_audio(description, text))
 
 
 def test_a_longer_text_is_said_passage_by_passage(
-    running: RunningEngine, description_path: Path
+    running: RunningEngine, description: Path
 ) -> None:
-    spec = load_description(str(description_path))
-    parts = ("This is the first of them.", "And this one is the second.")
-    chunks = running.run(speak(running, "long", " ".join(parts)))
-    expected = [plain_audio(spec, description_path, part, n) for n, part in enumerate(parts)]
+    chunks = running.run(speak(running.engine, "long", " ".join(PARTS)))
+    expected = [ORPHEUS.plain_audio(description, part, n) for n, part in enumerate(PARTS)]
     assert_same(chunks, np.concatenate(expected))
+
+
+def test_text_in_segments_is_guided_too(running: RunningEngine, description: Path) -> None:
+    async def scenario() -> list[OmniRequestOutput]:
+        engine = running.engine
+        await engine.add_request_async(
+            "segments",
+            {"text": f"{TEXTS[0]} Good mor"},
+            sampling_params_list=[greedy(guidance_scale=SCALE), SamplingParams()],
+            final_stage_id=1,
+            resumable=True,
+        )
+        await engine.add_streaming_update_async("segments", {"text": "ning, Anna!"})
+        await engine.add_streaming_update_async("segments", {"text": ""}, resumable=False)
+        return [output async for output in engine.outputs("segments")]
+
+    expected = [
+        ORPHEUS.plain_audio(description, text, n, SCALE) for n, text in enumerate(TEXTS[:2])
+    ]
+    assert_same(samples_of(running.run(scenario())), np.concatenate(expected))
+
+
+def test_a_request_that_ends_with_the_language_model_is_guided_too(running: RunningEngine) -> None:
+    """Its codes are the caller's: those of the same request that is heard."""
+
+    async def codes_of(scale: float) -> list[Any]:
+        outputs = running.engine.generate(
+            f"codes {scale}",
+            {"text": TEXTS[0]},
+            sampling_params_list=[greedy(guidance_scale=scale)],
+            final_stage_id=0,
+        )
+        units = [o.payload["unit"] async for o in outputs if "unit" in o.payload]
+        windows = [window for unit in units for window in unit["windows"]]
+        return [w["codes"][w["num_left"] :][: w["num_core"]].tolist() for w in windows]
+
+    async def scenario() -> tuple[list[Any], list[Any], int]:
+        heard = await speak(running.engine, "heard", TEXTS[0], guidance_scale=SCALE)
+        return await codes_of(SCALE), await codes_of(1.0), sum(map(len, heard))
+
+    guided, free, num_samples = running.run(scenario())
+    assert guided != free
+    assert 2048 * sum(map(len, guided)) == num_samples
+
+
+def test_a_lost_language_model_goes_on_behind_what_was_delivered(
+    running: RunningEngine, description: Path
+) -> None:
+    """Its worker is killed when the second passage is heard; greedy, so the same follows."""
+    texts = (*PARTS, *PARTS, TEXTS[2])
+
+    async def scenario() -> list[OmniRequestOutput]:
+        engine = running.engine
+        outputs, victim = list[OmniRequestOutput](), pids(engine, 0)[0]
+        stream = engine.generate(
+            "lost",
+            {"text": " ".join(texts)},
+            sampling_params_list=[greedy(), SamplingParams()],
+            final_stage_id=1,
+        )
+        async for output in stream:
+            outputs.append(output)
+            if len(outputs) == 4:
+                os.kill(victim, signal.SIGKILL)
+        assert victim not in pids(engine, 0)
+        await engine.wait_ready(START_TIMEOUT_S)
+        return outputs
+
+    num_replays = running.engine.snapshot.counters.num_replays
+    outputs = running.run(scenario())
+    assert running.engine.snapshot.counters.num_replays > num_replays, "it had ended before"
+    position = 0
+    for output in (output for output in outputs if output.audio is not None):
+        assert output.start_sample == position
+        position += output.num_samples
+    expected = [ORPHEUS.plain_audio(description, text, n) for n, text in enumerate(texts)]
+    assert_same(samples_of(outputs), np.concatenate(expected))
 
 
 @pytest.mark.parametrize(
     ("text", "sampling", "error", "message"),
     [
         ("Hi.", {"max_tokens": 15}, StageFailedError, "the model did not stop"),
-        ("Hi.", {"extra": {"stop_token_ids": [128257]}}, StageFailedError, "said token 128258"),
+        (f"Hi {NEVER_ENDS}.", {}, StageFailedError, "the model did not stop: 5 characters"),
+        (f"Hi {ENDS_EARLY}.", {}, StageFailedError, "stopped early: 0 frames for 5 characters"),
+        (f"Hi {SAYS_NONSENSE}.", {}, StageFailedError, "said token 128264 in frame 0"),
+        ("Hi.", {"extra": {"stop": "x"}}, InvalidRequestError, "stop cannot be set"),
         ("Hi.", {"guidance_scale": float("nan")}, InvalidRequestError, "guidance_scale must be"),
         ("Hi.", {"temperature": 9.0}, InvalidRequestError, "temperature must be"),
     ],
 )
 def test_a_stream_that_is_no_speech_ends_in_an_error_and_harms_nobody(
     running: RunningEngine,
-    description_path: Path,
+    description: Path,
     text: str,
     sampling: dict[str, Any],
     error: type[Exception],
     message: str,
 ) -> None:
-    spec = load_description(str(description_path))
-
     async def scenario() -> list[Any]:
-        good = asyncio.create_task(speak(running, "good", TEXTS[0]))
+        good = asyncio.create_task(speak(running.engine, "good", TEXTS[0]))
         with pytest.raises(error, match=message):
-            await speak(running, "bad", text, **sampling)
+            await speak(running.engine, "bad", text, **sampling)
         return await good
 
-    assert_same(running.run(scenario()), plain_audio(spec, description_path, TEXTS[0]))
+    assert_same(running.run(scenario()), ORPHEUS.plain_audio(description, TEXTS[0]))

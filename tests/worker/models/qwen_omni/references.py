@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +28,8 @@ class Thinking:
 
 @functools.cache
 def load_reference(folder: Path) -> Any:
-    from transformers import AutoConfig, AutoModelForTextToWaveform
+    from transformers import AutoModelForTextToWaveform
 
-    config = AutoConfig.from_pretrained(folder)
-    del config
     return AutoModelForTextToWaveform.from_pretrained(folder, dtype=torch.float32).eval()
 
 
@@ -52,7 +51,7 @@ def inputs_of(
         list(messages), add_generation_prompt=True, return_dict=False
     )
     if not clips:
-        return {"input_ids": torch.tensor([ids])}
+        return _text_inputs(ids)
     extractor = WhisperFeatureExtractor.from_pretrained(folder)
     features = extractor(
         [clip.astype(np.float32) / 32768.0 for clip in clips],
@@ -68,10 +67,15 @@ def inputs_of(
     for token in ids:
         expanded += [token] * (lengths.pop(0) if token == audio_token else 1)
     return {
-        "input_ids": torch.tensor([expanded]),
+        **_text_inputs(expanded),
         "input_features": features["input_features"],
         "feature_attention_mask": mask,
     }
+
+
+def _text_inputs(ids: Sequence[int]) -> dict[str, torch.Tensor]:
+    """With a mask: without one the talker is not told where speech begins."""
+    return {"input_ids": torch.tensor([ids]), "attention_mask": torch.ones(1, len(ids)).long()}
 
 
 def _num_tokens(model: Any, num_frames: torch.Tensor) -> torch.Tensor:
@@ -117,3 +121,45 @@ def think(
 
 def stop_tokens(folder: Path) -> list[int]:
     return [_tokenizer(folder).convert_tokens_to_ids("<|im_end|>")]
+
+
+@torch.inference_mode()
+def speak(
+    folder: Path,
+    messages: Sequence[Message],
+    num_tokens: int,
+    clips: Sequence[NDArray[np.int16]] = (),
+    *,
+    speaker: str = "Chelsie",
+    seed: int = 0,
+) -> tuple[list[int], NDArray[np.float32]]:
+    """The whole model's greedy answer: its token ids, and its waveform at 24 kHz."""
+    inputs = inputs_of(folder, messages, clips)
+    # One place of padding in front: generation drops a mask that hides nothing, and the talker then
+    # leaves out its codes' start and padding.
+    for name in ("input_ids", "attention_mask"):
+        inputs[name] = torch.nn.functional.pad(inputs[name], (1, 0))
+    model = load_reference(folder)
+    said = json.loads((folder / "generation_config.json").read_text())
+    torch.manual_seed(seed)
+    tokens, waveform = model.generate(
+        **inputs,
+        speaker=speaker,
+        thinker_max_new_tokens=num_tokens,
+        thinker_do_sample=False,
+        thinker_eos_token_id=stop_tokens(folder),
+        talker_do_sample=False,
+        talker_max_new_tokens=said["talker_max_new_tokens"],
+        talker_repetition_penalty=said["talker_repetition_penalty"],
+        **_talker_stops(model.config),
+    )
+    num_prompt = inputs["input_ids"].shape[1]
+    return tokens[0, num_prompt:].tolist(), waveform.reshape(-1).numpy()
+
+
+def _talker_stops(config: Any) -> dict[str, Any]:
+    """The published models' ids are transformers' defaults, and these are not."""
+    if config.model_type != "qwen2_5_omni":
+        return {}
+    talker = config.talker_config
+    return {"talker_eos_token_id": [talker.tts_codec_pad_token_id, talker.tts_codec_end_token_id]}

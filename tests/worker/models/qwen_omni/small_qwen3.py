@@ -78,7 +78,7 @@ _AUDIO = {
     "encoder_attention_heads": 2,
     "encoder_ffn_dim": 32,
     "d_model": 32,
-    "n_window": 10,
+    "n_window": 50,
     "output_dim": WIDTH,
     "downsample_hidden_size": 8,
     "max_source_positions": 100,

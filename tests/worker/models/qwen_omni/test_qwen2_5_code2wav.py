@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,16 @@ from engine.errors import ConfigError, InvalidRequestError, StageFailedError
 from engine.messages import StageUpdate
 from engine.pipeline import PipelineConfig, StageConfig
 from tests.worker.models.qwen_omni import small_qwen2_5
-from tests.worker.models.qwen_omni.decoding import SEED, add, context, distance, run, send
+from tests.worker.models.qwen_omni.decoding import (
+    SEED,
+    Heard,
+    add,
+    context,
+    distance,
+    run,
+    send,
+    step,
+)
 from worker.models.qwen_omni.code2wav_stage import Code2WavStage, load
 from worker.models.qwen_omni.codes import Codes
 from worker.stage_model import StageContext
@@ -119,3 +130,81 @@ def test_another_sample_rate_is_refused() -> None:
     pipeline = PipelineConfig(name="p", description="d", stages=(stage,), sample_rate=16000)
     with pytest.raises(ConfigError, match="sample_rate must be 24000, got 16000"):
         load(StageContext(pipeline, stage, 0))
+
+
+def windowed(num_blocks: int) -> Code2WavStage:
+    checkpoint = str(small_qwen2_5.checkpoint())
+    options = {"family": "qwen2.5", "checkpoint": checkpoint, "device": "cpu"}
+    return load(context(window_blocks=num_blocks, **options))
+
+
+def test_a_window_that_holds_all_makes_the_waveform_of_the_whole() -> None:
+    stage = windowed(8)
+    codes = random_codes(32)
+    add(stage, "r")
+    send(stage, "r", codes, [32])
+    assert distance(run(stage, "r")["r"].samples, waveform(codes)) < TOLERANCE
+
+
+def test_windows_come_while_the_speech_goes_on_and_depend_on_nothing_but_its_codes() -> None:
+    """A block is four codes: a core of two blocks waits for three more."""
+    stage = windowed(2)
+    codes = {"a": random_codes(25), "b": random_codes(31)}
+    alone = {}
+    for name, frames in codes.items():
+        add(stage, name, seed=len(frames))
+        send(stage, name, frames, [1] * len(frames))
+        alone[name] = run(stage, name)[name].samples
+        assert len(alone[name]) == len(frames) * 480
+    heard = {name: Heard() for name in codes}
+    for name, frames in codes.items():
+        add(stage, name, seed=len(frames))
+    for number in range(31):
+        for name, frames in codes.items():
+            unit = {"unit": {"codes": frames[number : number + 1]}}
+            if number < len(frames):
+                final = number == len(frames) - 1
+                stage.update(StageUpdate(name, number, unit, final=final))
+        step(stage, heard)
+        if number == 18:
+            assert not heard["a"].chunks
+        if number == 19:
+            assert len(heard["a"].samples) == 8 * 480
+    while step(stage, heard):
+        pass
+    for name, samples in alone.items():
+        assert np.abs(heard[name].samples.astype(int) - samples).max() <= 1
+
+
+def test_windows_come_near_to_the_whole() -> None:
+    """Far nearer than another noise does, though each seam shows what its windows did not see."""
+    stage = windowed(6)
+    codes = random_codes(44)
+    add(stage, "r")
+    send(stage, "r", codes, [44])
+    samples = run(stage, "r")["r"].samples / 32767
+    expected = waveform(codes)
+    other = waveform(codes, seed=SEED + 1)
+    off = np.sqrt(np.mean((samples - expected) ** 2))
+    assert off < 0.5 * np.sqrt(np.mean((other - expected) ** 2))
+
+
+def test_a_replay_of_windows_goes_on_with_the_same_samples() -> None:
+    stage = windowed(4)
+    codes, sizes = random_codes(60), [3] * 20
+    add(stage, "r")
+    send(stage, "r", codes, sizes)
+    heard = run(stage, "r")["r"]
+    skip = int(0.85 * len(heard.samples))
+    last = [row for row in heard.rows if row.end_position <= skip][-1]
+    assert last.units_done > 0
+    changes: dict[str, Any] = {"first_unit": last.units_done, "checkpoint": last.checkpoint}
+    changes |= {"start_position": last.done_position}
+    add(stage, "r", skip_position=skip, **changes)
+    send(stage, "r", codes, sizes, last.units_done)
+    assert np.array_equal(run(stage, "r")["r"].samples, heard.samples[skip:])
+
+
+def test_windows_of_another_family_are_refused() -> None:
+    with pytest.raises(ConfigError, match="window_blocks must be at least 0, and 0 for any"):
+        load(context(family="qwen3", checkpoint="x", window_blocks=2))

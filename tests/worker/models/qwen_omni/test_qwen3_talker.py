@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from engine.errors import InvalidRequestError, StageFailedError
-from tests.worker.models.qwen_omni import small_qwen3
+from tests.worker.models.qwen_omni import small_qwen3, sounds
 from tests.worker.models.qwen_omni.talking import (
     Said,
     at_once,
@@ -29,8 +29,8 @@ from worker.models.qwen_omni.thought import Thought
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
 
-# Tokens of what the user said, and of the answer.
-TALKS = {"a": (3, 3), "b": (8, 9), "c": (5, 14), "d": (9, 6)}
+# Tokens of what the user said, and of the answer; the last user made a sound besides.
+TALKS = {"a": (3, 3), "b": (8, 9), "c": (5, 14), "d": (9, 6), "e": (4, 7)}
 Frames = list[list[int]]
 
 
@@ -42,7 +42,11 @@ def stage() -> TalkerStage:
 def prompt_of(name: str) -> torch.Tensor:
     """A system's turn, which the talker leaves out, a user's, and the begin of the answer."""
     size = TALKS[name][0]
-    words = torch.randint(0, 250, (size,), generator=torch.Generator().manual_seed(size)).tolist()
+    generator = torch.Generator().manual_seed(size)
+    spoken = torch.randint(0, 250, (1, size), generator=generator)
+    if name == "e":
+        spoken = sounds.with_sound(spoken, small_qwen3.AUDIO, 5)
+    words = spoken[0].tolist()
     system = [small_qwen3.IM_START, small_qwen3.SYSTEM, 11, 12]
     user = [small_qwen3.IM_START, small_qwen3.USER, 10, *words]
     return torch.tensor([[*system, *user, small_qwen3.IM_START, small_qwen3.ASSISTANT, 10]])
@@ -51,7 +55,12 @@ def prompt_of(name: str) -> torch.Tensor:
 @functools.cache
 def thoughts_of(name: str) -> list[Thought]:
     thinker = small_qwen3.reference().thinker
-    return think(thinker, prompt_of(name), TALKS[name][1], layer=small_qwen3.LAYER)
+    heard = heard_in(name)
+    return think(thinker, prompt_of(name), TALKS[name][1], layer=small_qwen3.LAYER, **heard)
+
+
+def heard_in(name: str) -> dict[str, torch.Tensor]:
+    return {} if name != "e" else sounds.features()
 
 
 @functools.cache
@@ -74,6 +83,7 @@ def frames_of(name: str) -> tuple[tuple[int, ...], ...]:
             talker_do_sample=False,
             talker_repetition_penalty=small_qwen3.SAMPLING["talker_repetition_penalty"],
             talker_max_new_tokens=40,
+            **heard_in(name),
         )
     finally:
         hook.remove()

@@ -13,7 +13,7 @@ import torch
 
 from engine.errors import ConfigError, InvalidRequestError, StageFailedError
 from engine.messages import SamplingParams, StageUpdate
-from tests.worker.models.qwen_omni import small_qwen2_5, talking
+from tests.worker.models.qwen_omni import small_qwen2_5, sounds, talking
 from tests.worker.models.qwen_omni.talking import (
     Said,
     at_once,
@@ -30,8 +30,8 @@ from worker.stage_model import RowStatus, StageContext
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
 
-# Tokens of the prompt, and of the answer.
-TALKS = {"a": (6, 3), "b": (11, 9), "c": (5, 14), "d": (9, 5), "e": (8, 6)}
+# Tokens of the prompt, and of the answer; the last prompt has a sound behind its words.
+TALKS = {"a": (6, 3), "b": (11, 9), "c": (5, 14), "d": (9, 5), "e": (8, 6), "f": (7, 8)}
 
 
 def context(**options: Any) -> StageContext:
@@ -46,12 +46,18 @@ def stage() -> TalkerStage:
 def prompt_of(name: str) -> torch.Tensor:
     num_tokens = TALKS[name][0]
     generator = torch.Generator().manual_seed(num_tokens)
-    return torch.randint(0, 270, (1, num_tokens), generator=generator)
+    words = torch.randint(0, 270, (1, num_tokens), generator=generator)
+    return words if name != "f" else sounds.with_sound(words, small_qwen2_5.AUDIO, 10)
+
+
+def heard_in(name: str) -> dict[str, torch.Tensor]:
+    return {} if name != "f" else sounds.features()
 
 
 @functools.cache
 def thoughts_of(name: str) -> list[Thought]:
-    return think(small_qwen2_5.reference().thinker, prompt_of(name), TALKS[name][1])
+    thinker = small_qwen2_5.reference().thinker
+    return think(thinker, prompt_of(name), TALKS[name][1], layer=-1, **heard_in(name))
 
 
 @functools.cache
@@ -80,6 +86,7 @@ def codes_of(name: str) -> tuple[int, ...]:
             talker_repetition_penalty=small_qwen2_5.SAMPLING["talker_repetition_penalty"],
             talker_max_new_tokens=60,
             token2wav_num_steps=2,
+            **heard_in(name),
         )
     finally:
         hook.remove()

@@ -15,23 +15,19 @@ def feed(detector: SpeechDetector, *probabilities: float) -> list[Change]:
     return [change for p in probabilities for change in detector.feed(p)]
 
 
-def test_two_loud_frames_begin_speech_at_the_first_of_them() -> None:
+def test_a_loud_frame_begins_speech() -> None:
     detector = SpeechDetector(QUICK)
 
-    assert feed(detector, 0.1, 0.6, 0.1, 0.6) == []
+    assert feed(detector, 0.1, 0.49) == []
+    assert feed(detector, 0.5) == [Change(Edge.STARTED, 2 * FRAME, 3 * FRAME)]
+
+
+def test_two_loud_frames_begin_speech_at_the_first_of_them_where_two_are_asked_for() -> None:
+    detector = SpeechDetector(QUICK, begin_frames=2)
+
+    assert feed(detector, 0.1, 0.9, 0.1, 0.9) == []
     assert feed(detector, 0.5) == [Change(Edge.STARTED, 3 * FRAME, 5 * FRAME)]
     assert detector.is_speech
-
-
-@pytest.mark.parametrize(("threshold", "is_sure"), [(0.5, True), (0.6, False), (1.0, False)])
-def test_a_frame_well_above_the_threshold_begins_speech_alone(
-    threshold: float, is_sure: bool
-) -> None:
-    detector = SpeechDetector(Detection(threshold=threshold))
-
-    changes = feed(detector, 0.1, 0.7)
-
-    assert changes == ([Change(Edge.STARTED, FRAME, 2 * FRAME)] if is_sure else [])
 
 
 def test_silence_ends_speech_where_it_began() -> None:
@@ -75,9 +71,9 @@ def test_one_silent_frame_is_the_shortest_pause(duration_ms: int) -> None:
 
 
 def test_speech_that_was_stopped_begins_anew_only_with_two_loud_frames() -> None:
-    detector = SpeechDetector(QUICK)
-    feed(detector, 0.6, 0.6)
+    detector = SpeechDetector(QUICK, begin_frames=2)
+    feed(detector, 0.9, 0.9)
     detector.stop()
 
-    assert feed(detector, 0.6) == []
-    assert [c.edge for c in feed(detector, 0.6)] == [Edge.STARTED]
+    assert feed(detector, 0.9) == []
+    assert [c.edge for c in feed(detector, 0.9)] == [Edge.STARTED]
