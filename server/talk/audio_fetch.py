@@ -25,8 +25,8 @@ from server.talk.public_hosts import AllowedHosts, RefusedUrlError, Target, chec
 TIMEOUT_S = 30.0
 _MAX_REDIRECTS = 3
 _REDIRECTS = (301, 302, 303, 307, 308)
-# Each holds a thread, and others wait for their turn. The threads are the fetcher's own: a name that
-# is not answered holds one even when its client has left, and must not hold what all others need.
+# Each holds a thread, and others wait for their turn. The threads are the fetcher's own: a name
+# that is not answered holds one even when its client has left, and everybody needs the common ones.
 _MAX_AT_ONCE = 4
 _PIECE_BYTES = 64 * 1024
 

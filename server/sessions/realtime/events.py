@@ -40,7 +40,7 @@ def read_event(message: str) -> dict[str, Any] | VoxloomError:
 
 
 def _decode_audio(event: dict[str, Any]) -> None:
-    """Where the protocol has audio, and nowhere else: a tool's schema may have a key of that name."""
+    """Where the protocol has audio, and nowhere else: a tool's schema may have such a key."""
     given = event.get("response")
     inline = given.get("input") if isinstance(given, dict) else None
     for item in (event.get("item"), *(inline if isinstance(inline, list) else ())):
