@@ -2,7 +2,7 @@
 
 A unit without speech makes no output. A *guess* is recognised before it is sure that the turn is
 over: its transcript is kept until the unit comes that ends the turn, and used if nothing was said
-after it.
+after it. While somebody else's turn waits no guess is recognised.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from worker.stage_model import RowStatus, StageContext
 
 @dataclass(slots=True)
 class _Request:
-    """``position`` counts transcripts. ``language`` is what a recording was found to be in."""
+    """``position`` counts transcripts. ``language`` is what a recording was found to be in.
+
+    ``num_waiting`` counts the units in the queue that must be recognised; guesses need not be.
+    """
 
     is_open: bool
     first_unit: int
@@ -37,6 +40,7 @@ class _Request:
     units_done: int
     done_position: int
     queue: deque[StageUpdate] = field(default_factory=deque)
+    num_waiting: int = 0
     guess: tuple[int, Transcript] | None = None
     language: str | None = None
 
@@ -52,12 +56,17 @@ class _Request:
             done_position=self.done_position,
         )
 
+    def put(self, update: StageUpdate) -> None:
+        self.queue.append(update)
+        self.num_waiting += _is_wanted(update.payload["heard"])
+
     def next_heard(self) -> Payload | None:
         """The next unit that has speech worth recognising; those before it are done with."""
         while self.queue:
             update = self.queue.popleft()
             self.units_done = update.unit + 1
             heard: Payload = update.payload["heard"]
+            self.num_waiting -= _is_wanted(heard)
             if heard["speech"] is not None and not self._is_outdated(heard):
                 return heard
         return None
@@ -95,14 +104,14 @@ class WhisperStage(UnitStage[_Request]):
         request.is_open = not update.final
         if update.unit >= request.first_unit and update.payload:
             self._recogniser.check(_wanted(update.payload["heard"]))
-            request.queue.append(update)
+            request.put(update)
 
     def fingerprint(self) -> Fingerprint:
         return self._recogniser.fingerprint()
 
     def next_unit(self, row: _Request) -> Payload | None:
         heard = row.next_heard()
-        if heard is None:
+        if heard is None or (heard["kind"] == "guess" and self._others_wait(row)):
             row.done_position = row.position
             return None
         transcript = self._transcribe(row, heard)
@@ -116,6 +125,10 @@ class WhisperStage(UnitStage[_Request]):
         if row.position <= row.skip_position:
             return None
         return _payload(heard, transcript)
+
+    def _others_wait(self, row: _Request) -> bool:
+        # A copy: rows come and go on another thread.
+        return any(other.num_waiting for other in list(self._rows.values()) if other is not row)
 
     def _transcribe(self, request: _Request, heard: Payload) -> Transcript:
         if request.guess is not None and request.guess[0] == heard["guess"]:
@@ -136,6 +149,11 @@ def load(context: StageContext) -> WhisperStage:
     recogniser = Recogniser(options, context.stage.steps_in_flight)
     recogniser.warm_up()
     return WhisperStage(recogniser)
+
+
+def _is_wanted(heard: Payload) -> bool:
+    """Whether somebody will wait for the words of this unit."""
+    return heard["speech"] is not None and heard["kind"] != "guess"
 
 
 def _wanted(heard: Payload) -> Recognition:

@@ -58,11 +58,13 @@ def heard(
     }
 
 
-def run(stage: WhisperStage, *payloads: dict[str, Any]) -> tuple[list[Any], list[RowStatus]]:
+def run(
+    stage: WhisperStage, *payloads: dict[str, Any], first: int = 0
+) -> tuple[list[Any], list[RowStatus]]:
     """Give the stage these units, the last one as the final one, and step it to its end."""
     for number, payload in enumerate(payloads):
         final = number == len(payloads) - 1
-        stage.update(StageUpdate("r", number, payload, final=final))
+        stage.update(StageUpdate("r", first + number, payload, final=final))
     units, rows = [], []
     while stage.has_work("r"):
         output = stage.step(["r"])
@@ -128,6 +130,23 @@ def test_a_right_guess_is_not_recognised_again(stage: WhisperStage) -> None:
     [unit] = output.multimodal_outputs["transcript"]
     assert num_errors(words(SENTENCES[0]), words(unit["text"])) <= 1
     assert unit["kind"] == "stopped"
+
+
+def test_a_guess_yields_to_the_turns_of_others(stage: WhisperStage) -> None:
+    begin(stage)
+    stage.add(StageRequest("other", {}, SamplingParams(), 1, resumable=True))
+    other = StageUpdate("other", 0, heard(spoken(SENTENCES[1]), "stopped", guess=1), final=True)
+    stage.update(other)
+    stage.update(StageUpdate("r", 0, heard(spoken(SENTENCES[0]), "guess", guess=7)))
+    # The turn holds other words than the guess: they tell which of the two was recognised.
+    turn = heard(spoken(SENTENCES[2]), "stopped", guess=7)
+
+    assert stage.step(["r"]).rows["r"].units_done == 1
+    assert stage.step(["other"]).rows["other"].finished
+    stage.abort("other")
+    [unit], _ = run(stage, turn, first=1)
+
+    assert num_errors(words(SENTENCES[2]), words(unit["text"])) <= 1
 
 
 def test_a_wrong_guess_is_replaced_by_the_whole_turn(stage: WhisperStage) -> None:
