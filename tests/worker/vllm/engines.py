@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any, TypeVar
 
+from prometheus_client import generate_latest
+
 from engine.async_omni_engine import AsyncOmniEngine
 from engine.config import EngineConfig
 from engine.messages import SamplingParams
@@ -48,6 +50,13 @@ def running_engine(pipeline: PipelineConfig) -> Iterator[RunningEngine]:
             yield RunningEngine(runner, engine)
         finally:
             runner.run(engine.shutdown(0.1))
+
+
+def preemptions(engine: AsyncOmniEngine) -> float:
+    """How many rows vLLM has preempted, by its metrics of a few seconds ago."""
+    lines = generate_latest(engine.metrics.registry).decode().splitlines()
+    found = [line for line in lines if line.startswith("vllm:num_preemptions_total{")]
+    return sum(float(line.split()[-1]) for line in found)
 
 
 async def tokens_of(

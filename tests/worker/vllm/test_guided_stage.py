@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import generate_latest
 
 from engine.async_omni_engine import AsyncOmniEngine
 from engine.errors import InvalidRequestError, StageFailedError, VoxloomError
 from engine.messages import SamplingParams
 from engine.outputs import OmniInteractionPrompt
-from tests.worker.vllm.engines import RunningEngine, running_engine, stream, tokens_of
+from tests.worker.vllm.engines import (
+    RunningEngine,
+    preemptions,
+    running_engine,
+    stream,
+    tokens_of,
+)
 from tests.worker.vllm.pipelines import spelled
 from tests.worker.vllm.spelling import NUM_TOKENS, SAMPLES_PER_TOKEN, prompt_tokens, sentences_of
 from tests.worker.vllm.tiny_model import find_mismatches, load_reference, write_tiny_model
@@ -47,12 +52,6 @@ def check_greedy(checkpoint: Path, text: str, scale: float | None, tokens: list[
         free = None if scale is None else prompt_tokens(f"free{sentence}")
         found = find_mismatches(model, prompt_tokens(sentence), free, scale or 1.0, part)
         assert found == [], f"{sentence!r} with scale {scale}"
-
-
-def preemptions(engine: AsyncOmniEngine) -> float:
-    lines = generate_latest(engine.metrics.registry).decode().splitlines()
-    found = [line for line in lines if line.startswith("vllm:num_preemptions_total{")]
-    return sum(float(line.split()[-1]) for line in found)
 
 
 def test_guided_tokens_equal_the_two_pass_loop_among_solos_preemptions_and_aborts(

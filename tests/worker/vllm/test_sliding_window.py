@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from engine.errors import StageFailedError
-from tests.worker.vllm.engines import RunningEngine, running_engine, tokens_of
+from tests.worker.vllm.engines import RunningEngine, preemptions, running_engine, tokens_of
 from tests.worker.vllm.pipelines import spelled
-from tests.worker.vllm.test_guided_stage import SCALE, check_greedy, preemptions
+from tests.worker.vllm.test_guided_stage import SCALE, check_greedy
 from tests.worker.vllm.tiny_model import write_sliding_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]

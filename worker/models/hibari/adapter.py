@@ -21,6 +21,7 @@ from engine.messages import Prompt
 from engine.pipeline import Voice
 from worker.models.hibari.styles import SpokenStyle, read_instructions
 from worker.models.hibari.text.clean import clean_text, pack_clean
+from worker.models.speech_prompt import check_keys, text_of
 
 logger = logging.getLogger("voxloom.hibari")
 
@@ -33,9 +34,6 @@ _MIN_PITCH_RATIO, _MAX_PITCH_RATIO, _MAX_PITCH_RANGE = 0.5, 2.0, 2.5
 _SPEEDS = (0.68, 0.78, 0.9, 1.0, 1.12, 1.27, 1.42)
 _SEMITONES = (-4.0, -3.0, -1.5, 0.0, 1.5, 3.5, 5.0)
 _PITCH_RANGES = (0.3, 0.5, 0.75, 1.0, 1.2, 1.4, 1.6)
-_CLIENT_KEYS = frozenset({"text", "voice", "speed", "language", "instructions"})
-# The engine adds these.
-_PROMPT_KEYS = _CLIENT_KEYS | {"request_id", "resumable", "text_offset"}
 _LANGUAGES = {
     "en": None,
     "english": None,
@@ -83,10 +81,10 @@ def read_prompt(prompt: Prompt) -> tuple[Prompt, SpokenStyle]:
 
     Raises ``InvalidRequestError``.
     """
-    _check_keys(prompt)
+    check_keys(prompt)
     voice = _find_voice(prompt.get("voice"))
     warnings: list[str] = []
-    text = _check_text(prompt.get("text"))
+    text = text_of(prompt)
     spoken = {"text": text} if prompt.get("resumable") else _clean(text, warnings)
     style = _read_style(prompt.get("instructions"), warnings)
     speed = _check_speed(prompt.get("speed")) * float(voice.options.get("speed", 1.0))
@@ -125,21 +123,6 @@ def _styled_shape(shape: dict[str, float], style: SpokenStyle) -> dict[str, floa
 
 def _of_level(values: tuple[float, ...], level: int) -> float:
     return values[level + len(values) // 2]
-
-
-def _check_keys(prompt: Prompt) -> None:
-    unknown = sorted(prompt.keys() - _PROMPT_KEYS)
-    if unknown:
-        known = ", ".join(sorted(_CLIENT_KEYS))
-        raise InvalidRequestError(
-            f"unknown prompt key {unknown[0]!r}; this voice knows: {known}", param=unknown[0]
-        )
-
-
-def _check_text(text: Any) -> str:
-    if not isinstance(text, str):
-        raise InvalidRequestError("text must be a string", param="input")
-    return text
 
 
 def _clean(text: str, warnings: list[str]) -> dict[str, object]:

@@ -12,12 +12,11 @@ from engine.errors import InvalidRequestError
 from engine.messages import Prompt, SamplingParams
 from engine.pipeline import PromptExpansion, Voice
 from worker.models.lm_codec.description import Description, VoiceSpec, load_description
+from worker.models.speech_prompt import check_keys, text_of
 
 NULL_ROLE = "null"
 # A description of a voice has some dozens of words.
 MAX_INSTRUCTIONS_CHARS = 1000
-_CLIENT_KEYS = frozenset({"text", "voice", "speed", "language", "instructions"})
-_PROMPT_KEYS = _CLIENT_KEYS | {"request_id", "resumable", "text_offset"}
 # One character for one, so that places in the text stay. Typographic marks make models of this kind
 # stop early: their transcripts had none.
 _PLAIN = str.maketrans("“”„«»‘’‚‛`´–—―−‐‑\u00a0\u2028\u2029", "\"\"\"\"\"''''''------   ")
@@ -40,12 +39,12 @@ def transform_prompt(prompt: Prompt, description: str) -> Prompt:
     ``InvalidRequestError``.
     """
     spec = load_description(description)
-    _check_keys(prompt)
+    check_keys(prompt)
     voice = find_voice(spec, prompt.get("voice"))
     _check_speed(prompt.get("speed"))
     _check_language(spec, voice, prompt.get("language"))
     fields, warnings = _fields(spec, voice, prompt.get("instructions"))
-    text = plain_text(_check_text(prompt.get("text")))
+    text = plain_text(text_of(prompt))
     if not prompt.get("resumable") and not any(c.isalnum() for c in text):
         raise InvalidRequestError("input holds nothing that can be spoken", param="input")
     return {
@@ -111,21 +110,6 @@ def plain_text(text: str) -> str:
 def _is_control(char: str) -> bool:
     """Control, format, private, surrogate and unassigned characters."""
     return unicodedata.category(char).startswith("C")
-
-
-def _check_keys(prompt: Prompt) -> None:
-    unknown = sorted(prompt.keys() - _PROMPT_KEYS)
-    if unknown:
-        known = ", ".join(sorted(_CLIENT_KEYS))
-        raise InvalidRequestError(
-            f"unknown prompt key {unknown[0]!r}; this model knows: {known}", param=unknown[0]
-        )
-
-
-def _check_text(text: Any) -> str:
-    if not isinstance(text, str):
-        raise InvalidRequestError("text must be a string", param="input")
-    return text
 
 
 def _check_speed(speed: Any) -> None:

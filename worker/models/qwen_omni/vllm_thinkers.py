@@ -51,8 +51,12 @@ class Qwen3Thinker(TellsStates, _FlatPositions, Qwen3MoeForCausalLM, SupportsMRo
     """Of Qwen3-Omni. It tells the input of the layer that the talker's configuration names."""
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
+        config, text = vllm_config.model_config.hf_config, vllm_config.model_config.hf_text_config
+        if not hasattr(text, "tie_word_embeddings"):
+            # transformers 5.19 keeps it one level above, where vLLM's language model does not look.
+            text.tie_word_embeddings = config.thinker_config.tie_word_embeddings
         super().__init__(vllm_config=vllm_config, prefix=prefix)
-        layer = vllm_config.model_config.hf_config.talker_config.accept_hidden_layer
+        layer = config.talker_config.accept_hidden_layer
         self.hand_out(layer if layer < self.config.num_hidden_layers else None)
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
