@@ -1,8 +1,8 @@
 """Keys and values of a talker: one pool of fixed size, lent to requests in blocks.
 
 A request borrows at its start all that it can ever need, so that one that has begun never waits for
-memory. Rows of different lengths are read as one padded batch; what a mask hides is never looked
-at.
+memory. Rows of different lengths are read as one padded batch; what a mask hides is the row's own,
+since a NaN that is weighed with 0 is still one: none may come from another request.
 """
 
 from __future__ import annotations
@@ -98,12 +98,12 @@ class KvStep:
         self._written = torch.stack(
             [lease.slots[end - num_new : end] for lease, end in zip(leases, ends, strict=True)]
         )
-        self._read = torch.nn.utils.rnn.pad_sequence(
-            [lease.slots[:end] for lease, end in zip(leases, ends, strict=True)], batch_first=True
+        places = torch.arange(max(ends), device=pool.device)
+        self._read = torch.stack(
+            [lease.slots[places.clamp(max=end - 1)] for lease, end in zip(leases, ends, strict=True)]
         )
         starts = torch.tensor([lease.length for lease in leases], device=pool.device)
         self.positions = starts[:, None] + torch.arange(num_new, device=pool.device)
-        places = torch.arange(max(ends), device=pool.device)
         self.mask = (places <= self.positions[:, :, None])[:, None]
 
     def update(

@@ -46,6 +46,21 @@ def test_rows_of_different_lengths_read_what_they_wrote() -> None:
     assert [lease.length for lease in leases if lease is not None] == [71, 4]
 
 
+def test_padding_holds_nothing_of_another_request() -> None:
+    """Attention weighs it with 0, which leaves a NaN what it is."""
+    pool = pool_of(4)
+    pool.keys[:] = pool.values[:] = torch.nan
+    leases = [lease for size in (100, 20, 20) if (lease := pool.borrow(size)) is not None]
+    for lease, size in zip(leases, (70, 3, 2), strict=True):
+        step = KvStep(pool, [lease], size)
+        step.update(entries(1, size, 1), entries(1, size, 2), 0)
+        step.done()
+    pool.keys[0, leases[2].slots] = pool.values[0, leases[2].slots] = torch.nan
+    step = KvStep(pool, leases, 1)
+    both = step.update(entries(3, 1, 3), entries(3, 1, 4), 0)
+    assert all(bool(read[:2].isfinite().all()) for read in both)
+
+
 def test_a_prompt_looks_back_and_not_ahead() -> None:
     pool = pool_of(1)
     lease = pool.borrow(5)
