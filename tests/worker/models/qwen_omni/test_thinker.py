@@ -55,10 +55,16 @@ def omni(
 
 
 async def ask(
-    running: RunningEngine, name: str, messages: list[Any], num_tokens: int, **prompt: Any
+    running: RunningEngine,
+    name: str,
+    messages: list[Any],
+    num_tokens: int,
+    *,
+    min_tokens: int = 0,
+    **prompt: Any,
 ) -> tuple[list[Thought], dict[str, Any]]:
     """The thoughts of an answer, and the last of what is said to the client."""
-    sampling = {"temperature": 0, "max_tokens": num_tokens}
+    sampling = {"temperature": 0, "max_tokens": num_tokens, "min_tokens": min_tokens}
     outputs = running.engine.generate(
         name, {"messages": messages, "sampling": sampling, **prompt}, final_stage_id=1
     )
@@ -107,12 +113,16 @@ def test_states_stay_exact_where_rows_are_preempted(omni: Omni) -> None:
         engine = omni.running.engine
         found: list[Any] = []
         while preemptions(engine) == 0:
-            rounds = [ask(omni.running, f"p{i}", message(texts[i]), 50) for i in range(8)]
-            found = list(await asyncio.gather(*rounds))
+            asked = [
+                ask(omni.running, f"p{i}", message(text), 50, min_tokens=50)
+                for i, text in enumerate(texts)
+            ]
+            found = list(await asyncio.gather(*asked))
         return found
 
     for text, (thoughts, _) in zip(texts, omni.running.run(scenario()), strict=True):
-        check(thoughts, think(omni.folder, message(text), 50, layer=omni.layer))
+        wanted = think(omni.folder, message(text), 50, layer=omni.layer, min_tokens=50)
+        check(thoughts, wanted)
 
 
 def test_what_is_heard_is_what_transformers_hears(omni: Omni) -> None:
