@@ -106,9 +106,9 @@ def test_a_stream_brings_text_and_sound_as_they_come(omni: Omni) -> None:
             **SPOKEN,
         )
         for chunk in chunks:
-            audio = getattr(chunk.choices[0].delta, "audio", None) or {}
-            text += audio.get("transcript", "")
-            data += base64.b64decode(audio.get("data", ""))
+            audio = getattr(chunk.choices[0].delta, "audio", None)
+            text += getattr(audio, "transcript", None) or ""
+            data += base64.b64decode(getattr(audio, "data", None) or "")
             # The chunk that tells when the audio expires has none, not even null.
             reasons.append(getattr(chunk.choices[0], "finish_reason", None) or "")
     assert text
