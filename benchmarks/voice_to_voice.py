@@ -43,8 +43,8 @@ _NUM_WARM_UP = 2
 _CHUNK_MS = 20
 # Spoken by the default voice in four seconds.
 _NUM_WORDS = 15
-# Two frames of Silero's network: how long a pause is depends on what came before.
-_MARGIN_MS = 64
+# Three frames of Silero's network: how long a pause is depends on what came before.
+_MARGIN_MS = 100
 # A user listens, and thinks.
 _REST_SAMPLES = SAMPLE_RATE
 

@@ -71,8 +71,12 @@ class TranscriptionResponse(Response):
         self._ticket = ticket
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not await run_while_connected(self._transcribe(scope, send), receive):
-            context_of(scope).outcome = "disconnected"
+        try:
+            if not await run_while_connected(self._transcribe(scope, send), receive):
+                context_of(scope).outcome = "disconnected"
+        finally:
+            # The engine has done so, unless it was never asked.
+            self._ticket.release()
 
     async def _transcribe(self, scope: Scope, send: Send) -> None:
         service, context = self._service, context_of(scope)
@@ -90,8 +94,6 @@ class TranscriptionResponse(Response):
             await self._fail(error, context, sender)
         finally:
             reader.discard()
-            # The engine has done so, unless it was never asked.
-            self._ticket.release()
 
     def _deadline(self) -> float | None:
         timeout_s = self._service.settings.request_timeout_s

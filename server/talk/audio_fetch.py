@@ -12,7 +12,10 @@ import http.client
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Protocol
 from urllib.parse import urljoin
 
@@ -22,7 +25,8 @@ from server.talk.public_hosts import AllowedHosts, RefusedUrlError, Target, chec
 TIMEOUT_S = 30.0
 _MAX_REDIRECTS = 3
 _REDIRECTS = (301, 302, 303, 307, 308)
-# Each holds a thread; others wait for their turn.
+# Each holds a thread, and others wait for their turn. The threads are the fetcher's own: a name
+# that is not answered holds one even when its client has left, and everybody needs the common ones.
 _MAX_AT_ONCE = 4
 _PIECE_BYTES = 64 * 1024
 
@@ -64,13 +68,14 @@ class AudioFetcher:
         self._network = network or RealNetwork()
         self._timeout_s = timeout_s
         self._tls = tls or ssl.create_default_context()
-        self._turns = asyncio.Semaphore(_MAX_AT_ONCE)
+        self._threads = ThreadPoolExecutor(_MAX_AT_ONCE, thread_name_prefix="fetch")
 
     async def fetch(self, url: str, param: str, max_bytes: int) -> bytes:
         """What is at ``url``. Raises ``InvalidRequestError`` about ``param``."""
+        job = partial(self._fetch, url, max_bytes)
         try:
-            async with self._turns, asyncio.timeout(self._timeout_s * 2):
-                return await asyncio.to_thread(self._fetch, url, max_bytes)
+            async with asyncio.timeout(self._timeout_s * 2):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, job)
         except RefusedUrlError as error:
             raise InvalidRequestError(f"{param}: the URL {error}", param=param) from None
         except (OSError, http.client.HTTPException, ValueError):
@@ -84,18 +89,29 @@ class AudioFetcher:
     # --- on a thread -----------------------------------------------------------------------------
 
     def _fetch(self, url: str, max_bytes: int) -> bytes:
+        ends_at = time.monotonic() + self._timeout_s
         for _ in range(_MAX_REDIRECTS + 1):
             target = self._hosts.read(url)
-            with self._connect(target) as connection:
-                found = self._ask_in_time(target, connection, max_bytes)
+            with self._connect(target, ends_at) as connection:
+                found = self._ask_in_time(target, connection, max_bytes, ends_at)
             if isinstance(found, bytes):
                 return found
             url = urljoin(url, found)
         raise RefusedUrlError(f"leads on more than {_MAX_REDIRECTS} times")
 
-    def _connect(self, target: Target) -> socket.socket:
+    def _left_s(self, ends_at: float) -> float:
+        """Of the time that a fetch has, redirects included. Raises ``RefusedUrlError``."""
+        left_s = ends_at - time.monotonic()
+        if left_s <= 0:
+            raise self._too_late()
+        return left_s
+
+    def _too_late(self) -> RefusedUrlError:
+        return RefusedUrlError(f"was not answered within {self._timeout_s:g} s")
+
+    def _connect(self, target: Target, ends_at: float) -> socket.socket:
         address = check_public(self._network.resolve(target.host, target.port))
-        plain = self._network.connect(address, target.port, self._timeout_s)
+        plain = self._network.connect(address, target.port, self._left_s(ends_at))
         if not target.is_tls:
             return plain
         return self._tls.wrap_socket(
@@ -103,7 +119,7 @@ class AudioFetcher:
         )
 
     def _ask_in_time(
-        self, target: Target, connection: socket.socket, max_bytes: int
+        self, target: Target, connection: socket.socket, max_bytes: int, ends_at: float
     ) -> bytes | str:
         """Ends in time, whatever the other side does: it may send a byte now and then for ever."""
         is_late = threading.Event()
@@ -113,14 +129,14 @@ class AudioFetcher:
             with contextlib.suppress(OSError):  # it has ended by itself
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
-        limit = threading.Timer(self._timeout_s, cut)
+        limit = threading.Timer(self._left_s(ends_at), cut)
         limit.start()
         try:
             found = self._ask(target, connection, max_bytes)
         finally:
             limit.cancel()
         if is_late.is_set():
-            raise RefusedUrlError(f"was not answered within {self._timeout_s:g} s")
+            raise self._too_late()
         return found
 
     def _ask(self, target: Target, connection: socket.socket, max_bytes: int) -> bytes | str:

@@ -115,7 +115,8 @@ class ChatResponse(Response):
         if self._service.talk.stages.writing is not None:
             part.part["text"] = await self._hear(part, context)
             return
-        clip = await read_clip(self._service.decoders, part)
+        num_before = sum(map(len, self._clips))
+        clip = await read_clip(self._service.decoders, part, num_before)
         self._spending.heard_ms += clip_ms(clip)
         self._clips.append(clip)
         part.part.clear()

@@ -19,6 +19,8 @@ _MAX_URL_CHARS = 4096
 _PATH_SAFE = "/%:@!$&'()*+,;=~-._?"
 # RFC 6052 and RFC 8215: IPv4 addresses inside of IPv6 ones, for translators.
 _NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+# Azure's metadata and its virtual machines' agents: an address that only looks like everybody's.
+_CLOUDS_OWN = ipaddress.IPv4Address("168.63.129.16")
 
 IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -102,4 +104,6 @@ def is_public(address: IpAddress) -> bool:
             return is_public(inner)
         if any(address in network for network in _NAT64) or address.is_site_local:
             return False
+    if address == _CLOUDS_OWN:
+        return False
     return address.is_global and not (address.is_multicast or address.is_reserved)

@@ -40,15 +40,19 @@ def read_event(message: str) -> dict[str, Any] | VoxloomError:
 
 
 def _decode_audio(event: dict[str, Any]) -> None:
-    """Wherever an event has ``audio``: at its top, or in the content of its items."""
-    level: list[Any] = [event]
-    while level:
-        below: list[Any] = []
-        for outer in level:
-            if isinstance(outer, dict) and isinstance(outer.get("audio"), str):
-                outer["audio"] = _decoded(outer["audio"])
-            below += outer.values() if isinstance(outer, dict) else outer
-        level = [inner for inner in below if isinstance(inner, dict | list)]
+    """Where the protocol has audio, and nowhere else: a tool's schema may have such a key."""
+    given = event.get("response")
+    inline = given.get("input") if isinstance(given, dict) else None
+    for item in (event.get("item"), *(inline if isinstance(inline, list) else ())):
+        parts = item.get("content") if isinstance(item, dict) else None
+        for part in parts if isinstance(parts, list) else ():
+            _decode_in(part)
+    _decode_in(event)
+
+
+def _decode_in(holder: Any) -> None:
+    if isinstance(holder, dict) and isinstance(holder.get("audio"), str):
+        holder["audio"] = _decoded(holder["audio"])
 
 
 def _decoded(audio: str) -> bytes | str:

@@ -11,6 +11,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +38,7 @@ class Net:
     port: int
     names: dict[str, list[str]] = field(default_factory=dict)
     connected: list[tuple[str, int]] = field(default_factory=list)
+    timeouts_s: list[float] = field(default_factory=list)
 
     def resolve(self, host: str, port: int) -> Sequence[str]:
         if host in self.names:
@@ -46,6 +48,7 @@ class Net:
 
     def connect(self, address: str, port: int, timeout_s: float) -> socket.socket:
         self.connected.append((address, port))
+        self.timeouts_s.append(timeout_s)
         return socket.create_connection(("127.0.0.1", self.port), timeout_s)
 
 
@@ -197,6 +200,37 @@ def test_bounds_are_kept_and_named(net: Net, path: str, words: str) -> None:
     with pytest.raises(InvalidRequestError, match=words) as caught:
         fetch(net, f"http://media.example.com/{path}", 20_000, timeout_s=0.5)
     assert caught.value.param == "url"
+
+
+def test_redirects_share_the_time_of_one_fetch(net: Net) -> None:
+    assert fetch(net, to(to("/a.wav")), timeout_s=20.0) == AUDIO
+    first, second, third = net.timeouts_s
+    assert 20.0 >= first > second > third
+
+
+def test_a_name_that_is_not_answered_holds_no_thread_of_others() -> None:
+    asked, answered = asyncio.Event(), threading.Event()
+
+    async def leave() -> int:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+
+        class SlowNames(RealNetwork):
+            def resolve(self, host: str, port: int) -> Sequence[str]:
+                loop.call_soon_threadsafe(asked.set)
+                answered.wait()
+                return []
+
+        fetcher = AudioFetcher(["*"], SlowNames())
+        client = asyncio.create_task(fetcher.fetch("http://a.example.com/", "url", 1))
+        await asked.wait()
+        client.cancel()
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(int, "7"), 20)
+        finally:
+            answered.set()
+
+    assert asyncio.run(leave()) == 7
 
 
 def test_the_systems_network_finds_and_connects() -> None:

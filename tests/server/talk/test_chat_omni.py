@@ -13,7 +13,7 @@ import pytest
 from engine.pipeline import PipelineConfig, StageConfig
 from server.app import create_app
 from server.engine_life import ServedEngine
-from tests.server.asgi_client import Answer, post_json
+from tests.server.asgi_client import Answer, post_json, request
 from tests.server.fake_engine import FakeEngine
 from tests.server.talk.fake_cascade import FakeCascade, Plot, telling
 
@@ -87,8 +87,19 @@ def test_sound_that_cannot_be_heard_is_refused_by_its_place(data: str, said: str
     assert said in answer.error["message"]
 
 
+def test_a_request_holds_no_more_sound_than_may_be_kept() -> None:
+    part = audio(wav_of(np.zeros(300 * 100), rate=100))
+    assert ask([part] * 6)[0].status == 200
+    answer, omni = ask([part] * 7)
+    assert (answer.status, omni.calls) == (400, [])
+    assert answer.error["param"] == "messages[0].content[6].input_audio.data"
+    assert "1800 s" in answer.error["message"]
+
+
 def test_realtime_says_what_it_would_need() -> None:
     omni = FakeOmni(telling("Hi."))
     app = create_app(FakeEngine(), None, None, ServedEngine(omni))
     answer = post_json(app, "/v1/realtime/client_secrets", {})
     assert (answer.status, answer.error["code"]) == (404, "no_realtime")
+    # The page talks by realtime.
+    assert request(app, "GET", "/page/talk").json() == {"talks": False, "voices": []}

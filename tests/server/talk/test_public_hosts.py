@@ -21,6 +21,7 @@ from server.talk.public_hosts import AllowedHosts, RefusedUrlError, check_public
         ("172.16.0.1", False),
         ("192.168.1.1", False),
         ("169.254.169.254", False),
+        ("168.63.129.16", False),
         ("100.64.0.1", False),
         ("192.0.0.1", False),
         ("198.18.0.1", False),

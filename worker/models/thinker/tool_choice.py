@@ -51,7 +51,11 @@ def _function(tool: Any, path: str) -> dict[str, Any]:
         raise InvalidRequestError(
             f'{path} must be {{"type": "function", "function": {{"name": ...}}}}', param="tools"
         )
-    if not isinstance(function.get("parameters") or {}, dict):
+    parameters = function.get("parameters") or {}
+    is_schema = isinstance(parameters, dict) and all(
+        isinstance(parameters.get(key) or {}, dict) for key in _DEFINITIONS
+    )
+    if not is_schema:
         raise InvalidRequestError(
             f"{path}.function.parameters must be a JSON schema", param="tools"
         )

@@ -30,6 +30,20 @@ def test_the_audio_of_a_large_event_is_decoded() -> None:
     item = read(item={"content": [{"type": "input_text", "text": "a"}, part]})["item"]
     assert item["content"][1]["audio"] == PCM
     assert read(session={"audio": {"input": {}}}, text=AUDIO)["session"] == {"audio": {"input": {}}}
+    inline = read(response={"input": [{"content": [part]}]})["response"]["input"]
+    assert inline[0]["content"][0]["audio"] == PCM
+
+
+def test_what_is_called_audio_elsewhere_stays_as_it_is() -> None:
+    parameters = {"type": "object", "default": {"audio": "abcd"}}
+    tool = {"type": "function", "name": "play", "description": "x" * 100_000}
+    session = {"type": "realtime", "tools": [tool | {"parameters": parameters}] * 3}
+    event = read(type="session.update", session=session)
+    client = Client()
+    (updated,) = client.note(client.session.receive_event(event, 0.0))
+    assert json.loads(json.dumps(updated))["session"]["tools"][0]["parameters"] == parameters
+    odd = {"response": {"input": {"content": 1}}, "item": {"content": {}}, "x": AUDIO}
+    assert read(**odd) == odd
 
 
 def test_broken_audio_is_left_for_the_session_to_refuse() -> None:

@@ -66,6 +66,7 @@ ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [
             "tools",
             "parameters",
         ),
+        ([tool("x", **{"$defs": ["n"]})], "required", "tools", "parameters"),
         ([ADD, OTHER], "required", "tools", "$defs/n"),
     ],
 )
