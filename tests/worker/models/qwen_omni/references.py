@@ -97,8 +97,6 @@ def think(
     num_tokens: int,
     clips: Sequence[NDArray[np.int16]] = (),
     layer: int = -1,
-    *,
-    min_tokens: int = 0,
 ) -> Thinking:
     """The greedy answer; ``layer`` is that whose hidden states the talker reads."""
     inputs = inputs_of(folder, messages, clips)
@@ -106,7 +104,6 @@ def think(
     result = thinker.generate(
         **inputs,
         max_new_tokens=num_tokens,
-        min_new_tokens=min_tokens,
         do_sample=False,
         output_hidden_states=True,
         return_dict_in_generate=True,
