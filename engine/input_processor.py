@@ -100,10 +100,7 @@ class InputProcessor:
     def process(self, request: AddRequest) -> ProcessedInput:
         """The submission of a new request. Raises ``InvalidRequestError``."""
         started = time.perf_counter()
-        _check_plain(request, self._pipeline.final_stage_id)
-        for params in request.sampling_params_list or ():
-            check_sampling(params)
-        self._check_supported(request)
+        self._check(request)
         final_stage_id = request.final_stage_id
         output_ids = check_output_stages(
             request.final_output_stage_ids, request.first_stage_id, final_stage_id
@@ -228,8 +225,11 @@ class InputProcessor:
             )
         return list(given)
 
-    def _check_supported(self, request: AddRequest) -> None:
-        """Refuse by name what only a language-model stage could act on, or none does."""
+    def _check(self, request: AddRequest) -> None:
+        """Refuse by name what is wrong, only a language-model stage could act on, or none does."""
+        _check_plain(request, self._pipeline.final_stage_id)
+        for params in request.sampling_params_list or ():
+            check_sampling(params)
         if request.first_stage_id > 0:
             self._check_late_start(request)
         for name in ("tokenization_kwargs", "reasoning_ended"):

@@ -169,7 +169,8 @@ def _add_talk(
         chat = ChatService(talk, decoders, speech.metrics, AudioShelf(), fetcher)
     app.include_router(chat_routes(talker, chat))
     app.include_router(realtime_routes(talker, talk, keys))
-    app.include_router(page_routes(None if talk is None else talk.engine))
+    is_live = talk is not None and talk.stages.writing is not None
+    app.include_router(page_routes(talker.engine if talker is not None and is_live else None))
 
 
 def _add_middleware(

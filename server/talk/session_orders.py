@@ -52,14 +52,14 @@ def prompt_of(order: ResponseOrder) -> dict[str, Any]:
 
 
 def hints_of(hints: Hints) -> dict[str, Any]:
-    """Their keys in a recogniser's prompt."""
+    """Their keys in a recogniser's prompt. None: what was known is known no more."""
     prompt = {
         "language": hints.language,
         "languages": hints.languages,
         "context": hints.prompt,
         "keywords": hints.keywords,
     }
-    return {key: value for key, value in prompt.items() if value}
+    return {key: value or None for key, value in prompt.items()}
 
 
 def usage_of(usage: dict[str, int]) -> Usage:

@@ -8,6 +8,7 @@ import json
 import re
 import tracemalloc
 import wave
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -479,6 +480,20 @@ class Upload:
         self.has_begun, self.goes_on = asyncio.Event(), asyncio.Event()
         self.num_received = 0
 
+    @staticmethod
+    def trickle(flight: Exchange) -> None:
+        """A byte a tick of the client's clock, which ticks a hundred times a second."""
+        whole = flight.receive
+        parts: list[bytes] = []
+
+        async def byte() -> Any:
+            if not parts:
+                parts.extend(bytes([value]) for value in (await whole())["body"])
+            await asyncio.sleep(0.01)
+            return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+        flight.receive = byte  # type: ignore[method-assign]
+
     def hold(self, flight: Exchange) -> None:
         receive = flight.receive
 
@@ -510,12 +525,17 @@ def test_an_upload_holds_its_place_from_its_first_byte_on() -> None:
     asyncio.run(scenario())
 
 
-def test_an_upload_that_stands_still_loses_its_place() -> None:
+@pytest.mark.parametrize(
+    ("timeout_s", "way", "sound_s"), [(0.01, Upload().hold, 10.0), (0.5, Upload.trickle, 0.1)]
+)
+def test_an_upload_that_stands_still_or_trickles_loses_its_place(
+    timeout_s: float, way: Callable[[Exchange], None], sound_s: float
+) -> None:
     engine = FakeTranscriber(hearing(), max_running=1)
     engine.start()
-    app = create_app(FakeEngine(), ServerSettings(upload_timeout_s=0.01), engine.served())
+    app = create_app(FakeEngine(), ServerSettings(upload_timeout_s=timeout_s), engine.served())
 
-    answer = request(app, "POST", PATH, **multipart([], wav(10.0)), on_start=Upload().hold)
+    answer = request(app, "POST", PATH, **multipart([], wav(sound_s)), on_start=way)
 
     assert (answer.status, answer.error["code"]) == (408, "request_timeout")
     assert engine.admission.num_taken == 0

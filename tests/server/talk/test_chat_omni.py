@@ -13,7 +13,7 @@ import pytest
 from engine.pipeline import PipelineConfig, StageConfig
 from server.app import create_app
 from server.engine_life import ServedEngine
-from tests.server.asgi_client import Answer, post_json
+from tests.server.asgi_client import Answer, post_json, request
 from tests.server.fake_engine import FakeEngine
 from tests.server.talk.fake_cascade import FakeCascade, Plot, telling
 
@@ -101,3 +101,5 @@ def test_realtime_says_what_it_would_need() -> None:
     app = create_app(FakeEngine(), None, None, ServedEngine(omni))
     answer = post_json(app, "/v1/realtime/client_secrets", {})
     assert (answer.status, answer.error["code"]) == (404, "no_realtime")
+    # The page talks by realtime.
+    assert request(app, "GET", "/page/talk").json() == {"talks": False, "voices": []}
