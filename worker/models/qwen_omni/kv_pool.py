@@ -100,7 +100,10 @@ class KvStep:
         )
         places = torch.arange(max(ends), device=pool.device)
         self._read = torch.stack(
-            [lease.slots[places.clamp(max=end - 1)] for lease, end in zip(leases, ends, strict=True)]
+            [
+                lease.slots[places.clamp(max=end - 1)]
+                for lease, end in zip(leases, ends, strict=True)
+            ]
         )
         starts = torch.tensor([lease.length for lease in leases], device=pool.device)
         self.positions = starts[:, None] + torch.arange(num_new, device=pool.device)
