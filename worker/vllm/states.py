@@ -132,13 +132,18 @@ class StateInbox:
                 end = start + count
                 row = self._rows.get(_submitted_id(row_id))
                 if row is not None:
-                    _put(row, States(first, step.embeddings[start:end], step.hidden[start:end]))
+                    _put(row, _own(step, first, start, end))
                 start = end
 
 
 def _submitted_id(row_id: str) -> str:
     """vLLM makes ids unique: it appends a hyphen and random characters (``assign_request_id``)."""
     return row_id.rpartition("-")[0]
+
+
+def _own(step: StepStates, first_position: int, start: int, end: int) -> States:
+    """A row's part of a step. A copy: a view would keep those of all rows while the row waits."""
+    return States(first_position, step.embeddings[start:end].copy(), step.hidden[start:end].copy())
 
 
 def _put(row: _Row, states: States) -> None:

@@ -83,6 +83,28 @@ def test_each_row_gets_its_own_positions_in_order_and_once(runner: asyncio.Runne
     runner.run(asyncio.wait_for(scenario(), TIMEOUT_S))
 
 
+def num_bytes_kept(array: Floats) -> int:
+    """Of the array that it is a part of."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array.nbytes
+
+
+def test_a_row_that_waits_keeps_nothing_of_those_beside_it(runner: asyncio.Runner) -> None:
+    async def scenario() -> None:
+        inbox = StateInbox()
+        sender = Sender(inbox.address)
+        inbox.open("a")
+        sender.step(("a", 0, 2), ("b", 0, 5000))
+        states = await inbox.take("a", 2)
+        kept = [num_bytes_kept(array) for array in (states.embeddings, states.hidden)]
+        assert kept == [states.hidden.nbytes] * 2
+        sender.close()
+        inbox.shutdown()
+
+    runner.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+
+
 def test_taking_waits_for_what_has_not_come(runner: asyncio.Runner) -> None:
     async def scenario() -> None:
         inbox = StateInbox()
