@@ -29,6 +29,7 @@ NAMES = (
     "talker_ttfa",
     "crowd",
     "guided_tokens",
+    "codecs",
     "voice_to_voice",
     "barge_in",
     "talkers",

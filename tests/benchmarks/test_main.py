@@ -11,7 +11,9 @@ from benchmarks.__main__ import NAMES, main
 
 # The others have tests of their own.
 TALKING = ("voice_to_voice", "barge_in", "talkers", "spoken_words")
-QUIET = [name for name in NAMES if name not in ("wer", "talker", "guided_tokens", *TALKING)]
+QUIET = [
+    name for name in NAMES if name not in ("wer", "talker", "guided_tokens", "codecs", *TALKING)
+]
 # What must be so even of a quick run, whatever the machine is busy with.
 CERTAIN = {
     "integrity checks that failed": 0,
