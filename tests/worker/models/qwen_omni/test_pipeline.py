@@ -92,7 +92,7 @@ def test_many_are_heard_and_answered_at_once_as_transformers_does(omni: Omni) ->
     clips = [clip_of(9_000, 1), clip_of(23_000, 2)]
     asked = [
         (SYSTEM + message("Hello there"), 30, [], "Chelsie"),
-        (SYSTEM + message("Tell me something."), 12, [], "Ethan"),
+        (SYSTEM + message("Say it again."), 14, [], "Ethan"),
         (SYSTEM + message("What is", None, "this?"), 20, clips[:1], "Chelsie"),
         (SYSTEM + message(None, None), 9, clips, "Ethan"),
     ]
