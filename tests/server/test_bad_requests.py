@@ -193,7 +193,7 @@ def _unharmed(engine: FakeEngine, app: FastAPI) -> Any:
     """After each bad request no ticket is out and a good request still works, in time."""
     started_at = time.monotonic()
     yield
-    assert time.monotonic() - started_at < 1.0
+    assert time.monotonic() - started_at < 5.0
     assert engine.admission.num_taken == engine.num_open == 0
     assert post_json(app, SPEECH, {"input": "Hi", "response_format": "pcm"}).status == 200
 
