@@ -191,9 +191,10 @@ def app(engine: FakeEngine) -> FastAPI:
 @pytest.fixture(autouse=True)
 def _unharmed(engine: FakeEngine, app: FastAPI) -> Any:
     """After each bad request no ticket is out and a good request still works, in time."""
-    started_at = time.monotonic()
+    # Of this process: what others do on the machine is not the server's fault.
+    used_before_s = time.process_time()
     yield
-    assert time.monotonic() - started_at < 5.0
+    assert time.process_time() - used_before_s < 1.0
     assert engine.admission.num_taken == engine.num_open == 0
     assert post_json(app, SPEECH, {"input": "Hi", "response_format": "pcm"}).status == 200
 
