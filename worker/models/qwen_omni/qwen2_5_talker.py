@@ -18,7 +18,7 @@ from engine.errors import ConfigError
 from worker.models.qwen_omni.code_sampling import CodeSampling, checkpoint_sampling
 from worker.models.qwen_omni.kv_pool import KvShape, KvStep
 from worker.models.qwen_omni.speakers import Speaker, find_speaker, load_speakers, speakers_file
-from worker.models.qwen_omni.talker import Opening, TalkerFacts
+from worker.models.qwen_omni.talker import Opening, TalkerFacts, first_logits, run_layers
 from worker.models.qwen_omni.thought import Thought
 from worker.models.qwen_omni.weights import (
     generation_config,
@@ -77,19 +77,11 @@ class Qwen25Talker:
         return hidden + self._put(torch.from_numpy(thought.embeddings))
 
     def run(self, inputs: torch.Tensor, step: KvStep) -> torch.Tensor:
-        output = self._model.model(
-            inputs_embeds=self._model.thinker_to_talker_proj(inputs),
-            attention_mask={"full_attention": step.mask},
-            position_ids=step.positions.expand(3, -1, -1),
-            past_key_values=step,
-            use_cache=True,
-        )
-        last: torch.Tensor = output.last_hidden_state[:, -1]
-        return last
+        inputs = self._model.thinker_to_talker_proj(inputs)
+        return run_layers(self._model, inputs, {"full_attention": step.mask}, step)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self._model.codec_head(hidden).float()
-        return logits
+        return first_logits(self._model, hidden)
 
     def complete(
         self,

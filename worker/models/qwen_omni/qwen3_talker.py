@@ -26,7 +26,7 @@ from engine.errors import StageFailedError
 from worker.models.qwen_omni.code_sampling import CodeSampling, checkpoint_sampling, draw, pick
 from worker.models.qwen_omni.kv_pool import KvShape, KvStep
 from worker.models.qwen_omni.speakers import find_speaker
-from worker.models.qwen_omni.talker import Opening, TalkerFacts
+from worker.models.qwen_omni.talker import Opening, TalkerFacts, first_logits, run_layers
 from worker.models.qwen_omni.thought import Thought
 from worker.models.qwen_omni.weights import (
     generation_config,
@@ -118,19 +118,10 @@ class Qwen3Talker:
         return self._texts(thought.embeddings)
 
     def run(self, inputs: torch.Tensor, step: KvStep) -> torch.Tensor:
-        output = self._model.model(
-            inputs_embeds=inputs,
-            attention_mask=step.mask,
-            position_ids=step.positions.expand(3, -1, -1),
-            past_key_values=step,
-            use_cache=True,
-        )
-        last: torch.Tensor = output.last_hidden_state[:, -1]
-        return last
+        return run_layers(self._model, inputs, step.mask, step)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self._model.codec_head(hidden).float()
-        return logits
+        return first_logits(self._model, hidden)
 
     def complete(
         self,

@@ -105,3 +105,22 @@ class Talker(Protocol):
         The latter is [rows, width]. ``seeds`` are those of the frames.
         """
         ...
+
+
+def run_layers(model: Any, inputs: torch.Tensor, mask: Any, step: KvStep) -> torch.Tensor:
+    """``Talker.run`` of a model of transformers, which has ``mask`` in its own form."""
+    output = model.model(
+        inputs_embeds=inputs,
+        attention_mask=mask,
+        position_ids=step.positions.expand(3, -1, -1),
+        past_key_values=step,
+        use_cache=True,
+    )
+    last: torch.Tensor = output.last_hidden_state[:, -1]
+    return last
+
+
+def first_logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """``Talker.logits`` of a model of transformers."""
+    logits: torch.Tensor = model.codec_head(hidden).float()
+    return logits
