@@ -201,6 +201,7 @@ def test_an_interrupt_ends_what_is_being_said_and_the_next_segment_is_whole(
     async def scenario() -> tuple[list[int], list[int], list[Any], int]:
         engine = running.engine
         before, after, answers, num_samples = list[int](), list[int](), list[Any](), 0
+        is_interrupted = False
         await open_request(engine, "i", f"{text}. ")
         async for output in engine.outputs("i"):
             (after if answers else before).extend(output.payload.get("tokens", []))
@@ -208,7 +209,8 @@ def test_an_interrupt_ends_what_is_being_said_and_the_next_segment_is_whole(
             if output.interaction is not None:
                 answers.append(output.interaction)
                 await engine.add_streaming_update_async("i", {"text": "Stop."}, resumable=False)
-            elif len(before) >= 2 * NUM_TOKENS and not answers:
+            elif len(before) >= 2 * NUM_TOKENS and not is_interrupted:
+                is_interrupted = True
                 interrupt = OmniInteractionPrompt("e", "interrupt")
                 await engine.submit_interaction_async("i", interrupt)
         return before, after, answers, num_samples
