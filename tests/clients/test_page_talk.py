@@ -25,8 +25,10 @@ REMARK = "The weather will be cold and windy tomorrow."
 # From the opening of the microphone to the first word.
 BEFORE = 3.0
 # An answer begins within this on a busy machine, and lasts longer than this.
-GAP_S = 14.0
-ANSWER_S = 14.0
+GAP_S = 24.0
+ANSWER_S = 24.0
+# The page's ears listen twenty times a second, but when the machine is busy with other things.
+EARS_S = 2.0
 QUIET = 1e-4
 # Something has sounded; nothing has for a second.
 LOUD = "() => window.sounds.some((sound) => sound.loudness > 1e-2)"
@@ -39,8 +41,8 @@ def pause(seconds: float) -> bytes:
 
 @pytest.fixture(scope="module")
 def talk() -> Iterator[Talk]:
-    """Each answer says five times what was said, for some twenty seconds."""
-    with talking(tokens_per_s=100, num_times=5) as talk:
+    """Each answer says eight times what was said, for some thirty seconds."""
+    with talking(tokens_per_s=100, num_times=8) as talk:
         yield talk
 
 
@@ -71,7 +73,7 @@ def test_a_turn_from_the_first_word_to_the_last(talk: Talk, tmp_path: Path) -> N
         (question,) = words(visit, "user")
         (answer,) = words(visit, "assistant")
         assert "museum" in question
-        assert answer == " ".join([f"You said: {question}"] * 5)
+        assert answer == " ".join([f"You said: {question}"] * 8)
         assert visit.at(".entry del:visible").count() == 0
         assert max(sound["loudness"] for sound in visit.sounds()) > 0.02
         assert seconds_heard(visit.sounds()) > ANSWER_S
@@ -101,7 +103,7 @@ def test_who_interrupts_is_heard_and_only_what_was_heard_stays(talk: Talk, tmp_p
 
         (cut,) = visit.told("conversation.item.truncate")
         first_answer = [sound for sound in sounds[: after[0]] if sound["turn"] != "thinking"]
-        assert 0 < cut["audio_end_ms"] / 1000 < seconds_heard(first_answer) + 0.5
+        assert 0 < cut["audio_end_ms"] / 1000 < seconds_heard(first_answer) + EARS_S
         entry = visit.at(".entry.assistant").first
         heard = entry.locator("p span").inner_text()
         unheard = entry.locator("del:visible").inner_text()
@@ -140,7 +142,8 @@ def test_a_conversation_needs_no_mouse(talk: Talk, tmp_path: Path) -> None:
 
 
 def test_a_muted_microphone_gives_silence(talk: Talk, tmp_path: Path) -> None:
-    pieces = pause(BEFORE), said(QUESTION), pause(6), said(REMARK), pause(60)
+    # Before the question there is time to mute, and behind it time to hear again.
+    pieces = pause(15), said(QUESTION), pause(12), said(REMARK), pause(60)
     end_of_question_s = (len(pieces[0]) + len(pieces[1])) / 2 / PCM_RATE
     with (
         speaking_browser(tmp_path, *pieces) as browser,
