@@ -279,7 +279,7 @@ def test_the_form_is_remembered(visit: Visit) -> None:
     visit.write("Remember me.")
     visit.page.check("input[value=ruth]", force=True)
     visit.page.reload()
-    visit.page.wait_for_selector(".voice")
+    visit.await_loaded()
 
     expect(visit.at("#text")).to_have_value("Remember me.")
     expect(visit.at("input[value=ruth]")).to_be_checked()

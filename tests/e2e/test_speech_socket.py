@@ -40,7 +40,8 @@ def server() -> Iterator[ServerProcess]:
 @contextmanager
 def open_socket(server: ServerProcess, **config: Any) -> Iterator[ClientConnection]:
     address = f"ws://127.0.0.1:{server.port}/v1/audio/speech/stream"
-    with connect(address, max_size=None, open_timeout=LIMIT_S, close_timeout=LIMIT_S) as socket:
+    socket = connect(address, max_size=None, open_timeout=LIMIT_S, close_timeout=LIMIT_S)
+    with socket:
         say(socket, "session.config", **config)
         yield socket
 
