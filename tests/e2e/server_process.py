@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 # A machine that is busy with other things may take many times as long as a quiet one.
-_TIMEOUT_S = 120.0
+_TIMEOUT_S = 300.0
 # The engine tells its figures ten times a second.
 _LOOK_EVERY_S = 0.02
 
