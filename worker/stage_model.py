@@ -87,8 +87,9 @@ class StageModel(Protocol):
     """A model that computes in batched steps.
 
     Everything but ``step`` is called on the loop's thread, and but for ``abandon`` never for a
-    request whose step is running. ``step`` runs on up to ``steps_in_flight`` threads at once, over disjoint batches.
-    ``add`` and ``update`` may raise ``engine.errors.VoxloomError`` to refuse the request.
+    request whose step is running. ``step`` runs on up to ``steps_in_flight`` threads at once,
+    over disjoint batches. ``add`` and ``update`` may raise ``engine.errors.VoxloomError`` to refuse
+    the request.
     """
 
     def add(self, request: StageRequest) -> None: ...
