@@ -187,8 +187,9 @@ def test_a_client_cannot_tell_a_private_address_from_one_that_leads_nowhere(
         "media": "within 0.5 s",
     }
     for name, reason in reasons.items():
+        timeout_s = 0.5 if name == "media" else 60.0
         with pytest.raises(InvalidRequestError) as caught:
-            fetch(net, lead(f"http://{name}.example.com/slow/"), timeout_s=0.5)
+            fetch(net, lead(f"http://{name}.example.com/slow/"), timeout_s=timeout_s)
         assert caught.value.message == "url: the URL cannot be read"
         told = caplog.messages[-1]
         assert reason in told
