@@ -156,7 +156,7 @@ def test_an_answer_beside_the_conversation_hears_what_it_refers_to(server: Serve
             await call.play(said(QUESTION)[: 2 * seconds * PCM_RATE])
             await call.connection.input_audio_buffer.commit()
             ids.append((await call.until("conversation.item.done"))[-1].item.id)
-        aside = {"conversation": "none", "output_modalities": ["text"]}
+        aside: dict[str, Any] = {"conversation": "none", "output_modalities": ["text"]}
         aside |= {"input": [{"type": "item_reference", "id": ids[1]}]}
         await call.connection.response.create(response=aside)
         events = await call.until("response.done")
