@@ -173,6 +173,20 @@ def test_a_voice_interrupts_and_the_next_answer_knows_what_had_been_heard() -> N
     assert order(client).messages[1] == {"role": "assistant", "content": "One two three"}
 
 
+def test_a_turn_said_into_an_answer_that_may_not_be_interrupted_is_answered_after_it() -> None:
+    client = hearing()
+    client.detect(interrupt_response=False)
+    for ms in (480, 960):
+        client.talk(ms)
+        client.rest(320)
+    assert client.count(StartResponse) == 1
+    client.text("Hello.")
+    assert types(client.finish())[-1] == "response.created"
+    assert [clip.duration_ms for clip in order(client).clips] == [800, 1280]
+    client.finish()
+    assert client.count(StartResponse) == 2
+
+
 def test_a_text_turn_and_a_written_answer_need_no_sound() -> None:
     client = hearing(output_modalities=["text"])
     part = {"type": "input_text", "text": "Hello"}
