@@ -311,7 +311,7 @@ class Decoding:
             held, self._held = self._held, None
             return held
         own = self.collectors[0]
-        with self._progress.waiting():
+        with self._progress:
             output = cast("RequestOutput", own.get_nowait() or await own.get())
         completion = output.outputs[0]
         token_ids = list(completion.token_ids)
@@ -323,7 +323,9 @@ class Decoding:
         states = await self._take_states()
         if reason is not None:
             await self._finish(is_stop_text=isinstance(completion.stop_reason, str))
-        new = NewTokens(token_ids, completion.text, cast(FinishReason | None, reason), states)
+        # As text: to put the types together takes longer than all of this.
+        reason = cast("FinishReason | None", reason)
+        new = NewTokens(token_ids, completion.text, reason, states)
         if states is None or states.first_position > 0 or len(token_ids) == 1:
             return new
         first, self._held = new.split(self._num_prompt)
@@ -334,7 +336,7 @@ class Decoding:
         if self._inbox is None:
             return None
         end = self._num_prompt + len(self._token_ids) - 1
-        with self._progress.waiting():
+        with self._progress:
             return await self._inbox.take(self._states_id, end)
 
     async def abort(self) -> None:
