@@ -48,6 +48,20 @@ def run(name: str, *arguments: str, cwd: Path, environ: dict[str, str]) -> str:
     return done.stdout + done.stderr
 
 
+def failure(name: str, environ: dict[str, str]) -> str:
+    """What an example says that ends because it cannot go on."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
 @pytest.fixture
 def recorder(tmp_path: Path, environ: dict[str, str]) -> Path:
     """What is played goes into this file: a loudspeaker is nothing that a test can look at."""
@@ -268,12 +282,24 @@ def test_voice_agent_answers_what_it_hears(
 ) -> None:
     (tmp_path / "question").write_bytes(said("How do I get to the museum?", silence_s=2.0))
     microphone = recorder.parent / "bin" / "arecord"
-    microphone.write_text(f"#!/bin/sh\nexec cat '{tmp_path / 'question'}'\n")
+    microphone.write_text("#!/bin/sh\nexit 1\n")
     microphone.chmod(0o755)
     with talking() as talk:
         here = {"VOXLOOM_URL": f"ws://127.0.0.1:{talk.server.port}"}
+        assert "is there a microphone?" in failure("voice_agent.py", environ | here)
+        microphone.write_text(f"#!/bin/sh\nexec cat '{tmp_path / 'question'}'\n")
         printed = run("voice_agent.py", cwd=tmp_path, environ=environ | here)
 
     assert "You said" in printed
     assert "museum" in printed
     check_speech(recorder.read_bytes(), "pcm", 1.0, 5.0)
+
+
+@pytest.mark.client
+def test_voice_agent_says_which_program_is_missing_and_ends(
+    environ: dict[str, str], recorder: Path
+) -> None:
+    nothing = environ | {"PATH": ""}
+    assert failure("voice_agent.py", nothing).startswith("arecord and aplay cannot be found")
+    with_player = environ | {"PATH": str(recorder.parent / "bin")}
+    assert failure("voice_agent.py", with_player).startswith("arecord cannot be found")

@@ -148,6 +148,23 @@ def test_segments_take_their_style_from_the_update_before_them(running: RunningE
     assert fast < 0.8 * slow
 
 
+@pytest.mark.parametrize(("spoken", "words"), [("The lamp is lit. ", None), ("", "slow")])
+def test_what_is_skipped_behind_the_last_sound_is_told(
+    running: RunningEngine, spoken: str, words: str | None
+) -> None:
+    async def scenario() -> Heard:
+        engine = running.engine
+        prompt = {"text": spoken, "instructions": words}
+        await engine.add_request_async("skipped", prompt, final_stage_id=1, resumable=True)
+        reading = asyncio.create_task(listen(engine, "skipped"))
+        await engine.add_streaming_update_async("skipped", {"text": "中中"}, resumable=False)
+        return await reading
+
+    heard = running.run(scenario())
+    assert heard.warnings == ["skipped 2 characters of Han script"]
+    assert bool(heard.audio) == bool(spoken)
+
+
 def test_a_request_that_is_aborted_leaves_nothing(running: RunningEngine) -> None:
     async def scenario() -> None:
         stream = running.engine.generate(

@@ -289,6 +289,32 @@ def test_what_comes_for_a_request_in_its_step_waits_for_the_steps_end() -> None:
     assert model.num_requests == 0
 
 
+def test_an_abort_asks_the_running_step_to_end() -> None:
+    class Endless(Gated):
+        def abandon(self, request_id: str) -> None:
+            assert request_id == "a"
+            self.gate.release()
+
+    model = Endless()
+    lanes = FakeLanes()
+
+    def conduct() -> None:
+        assert model.entered.acquire(timeout=60)
+        lanes.put(StageAbort(["a"]))
+
+    def script(current: FakeLanes, message: FromReplica) -> None:
+        if isinstance(message, StageReleased):
+            current.stop()
+
+    lanes.script = script
+    lanes.put(request("a"))
+    conductor = threading.Thread(target=conduct)
+    conductor.start()
+    run_loop(model, lanes)
+    conductor.join()
+    assert model.num_requests == 0
+
+
 def test_a_suspect_is_not_touched_before_its_trial_is_granted() -> None:
     def script(lanes: FakeLanes, message: FromReplica) -> None:
         if isinstance(message, TrialAsk):

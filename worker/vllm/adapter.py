@@ -152,6 +152,13 @@ class PassageSource(Protocol):
         """
         ...
 
+    def closing(self) -> Payload | None:
+        """What the next stage is told behind the last passage, such as warnings; None: nothing.
+
+        Called once, when no input follows and all passages have been decoded.
+        """
+        ...
+
     @property
     def is_empty(self) -> bool:
         """Nothing of the inputs so far is left, not even the start of a sentence.

@@ -210,8 +210,9 @@ class RequestStream:
             self._emit_row(None, [])
 
     def _emit_finish(self) -> None:
+        closing = self._source.closing()
         self.is_finished = True
-        self._emit_row(None, [], finished=True)
+        self._emit_row(closing, [], finished=True)
         for companion in self.companions.values():
             row = OutputRow(companion.request_id, None, companion.skip_position, finished=True)
             self._emit(row)

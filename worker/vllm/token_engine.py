@@ -173,8 +173,11 @@ class TokenEngine:
                 f"{self._max_num_seqs}"
             )
         assert self._layout is not None, "prepare was called"
-        if self._layout.has_states:
-            raise StageFailedError("guidance needs a model without state-space (Mamba) layers")
+        if self._layout.other_kinds:
+            raise StageFailedError(
+                "guidance needs a model whose cache is keys and values of tokens; this one has "
+                + ", ".join(self._layout.other_kinds)
+            )
         sizes = [len(row.prompt_token_ids) + max_tokens for row in passage.rows]
         num_blocks = sum(self._layout.num_blocks(size) for size in sizes)
         # vLLM keeps one block for itself. A group that was preempted comes back in one step.

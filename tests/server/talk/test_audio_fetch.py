@@ -10,7 +10,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -175,6 +175,26 @@ def test_nothing_private_is_reached_by_itself_or_by_a_redirect(net: Net, url: st
         assert net.connected == [(PUBLIC, 80)] * num_connections
 
 
+@pytest.mark.parametrize("lead", [str, to])
+def test_a_client_cannot_tell_a_private_address_from_one_that_leads_nowhere(
+    net: Net, lead: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    net.names |= {"inside.example.com": ["10.1.2.3"], "empty.example.com": []}
+    reasons = {
+        "inside": "10.1.2.3, which is not public",
+        "empty": "no address",
+        "nowhere": "not known",
+        "media": "within 0.5 s",
+    }
+    for name, reason in reasons.items():
+        with pytest.raises(InvalidRequestError) as caught:
+            fetch(net, lead(f"http://{name}.example.com/slow/"), timeout_s=0.5)
+        assert caught.value.message == "url: the URL cannot be read"
+        told = caplog.messages[-1]
+        assert reason in told
+        assert "slow" not in told
+
+
 def test_a_redirect_is_checked_as_the_address_was(net: Net) -> None:
     net.names["other.example.com"] = [PUBLIC]
     for url in ("http://other.example.com/a.wav", "file:///etc/passwd", "http://x:y@z/", ""):
@@ -191,7 +211,7 @@ def test_a_redirect_is_checked_as_the_address_was(net: Net) -> None:
     [
         ("large/", "more than 20000 bytes"),
         ("endless/", "more than 20000 bytes"),
-        ("slow/", "within 0.5 s"),
+        ("slow/", "cannot be read"),
         ("short/", "broke off"),
         ("missing/", "status 404"),
     ],
@@ -245,7 +265,7 @@ def test_a_chat_says_what_it_does_not_fetch() -> None:
     app = create_app(FakeEngine(), settings, None, ServedEngine(FakeCascade(telling("Hi."))))
     for url, words in (
         ("http://other.example.com/a.wav", "does not fetch from"),
-        ("http://localhost/a.wav", "not public"),
+        ("http://localhost/a.wav", "the URL cannot be read"),
         ("ftp://media.example.com/", "http"),
     ):
         part = {"type": "audio_url", "audio_url": {"url": url}}

@@ -135,6 +135,9 @@ class OmniSource:
             wants_text=True,
         )
 
+    def closing(self) -> None:
+        """Nothing follows the last passage."""
+
     @property
     def is_empty(self) -> bool:
         return self._is_taken

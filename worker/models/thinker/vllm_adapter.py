@@ -172,6 +172,9 @@ class ChatSource:
             wants_text=True,
         )
 
+    def closing(self) -> None:
+        """Nothing follows the last passage."""
+
     @property
     def is_empty(self) -> bool:
         return self._is_taken
