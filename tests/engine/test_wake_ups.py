@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from contextvars import Context
+from typing import TypeVarTuple
 
 from engine.wake_ups import WakeUps
+
+Ts = TypeVarTuple("Ts")
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
     num_woken = 0
 
-    def call_soon_threadsafe(self, *args: Any, **kwargs: Any) -> asyncio.Handle:
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
         self.num_woken += 1
-        return super().call_soon_threadsafe(*args, **kwargs)
+        return super().call_soon_threadsafe(callback, *args, context=context)
 
 
 def test_a_loop_is_woken_once_for_all_of_its_readers() -> None:
