@@ -16,9 +16,18 @@ def small_omni(name: str, folder: Path, **llm: object) -> PipelineConfig:
     return msgspec.structs.replace(shipped, stages=stages)
 
 
-def text_only(pipeline: PipelineConfig) -> PipelineConfig:
-    """Up to the thinker."""
-    return msgspec.structs.replace(pipeline, stages=pipeline.stages[:2])
+def listened(pipeline: PipelineConfig) -> PipelineConfig:
+    """Up to the thinker, with a stage behind it that only listens."""
+    hear, think = pipeline.stages[:2]
+    think = msgspec.structs.replace(think, options={"system": None, "tool_format": "none"})
+    listen = StageConfig(
+        name="listen",
+        model="tests.worker.models.qwen_omni.listening:load",
+        engine_output_type="latent",
+        max_pending_units=4096,
+        start_timeout_s=600.0,
+    )
+    return msgspec.structs.replace(pipeline, stages=(hear, think, listen))
 
 
 def _small(stage: StageConfig, folder: str, llm: dict[str, object]) -> StageConfig:
