@@ -9,10 +9,14 @@ import msgspec
 from engine.pipeline import PipelineConfig, StageConfig, load_pipeline
 
 
-def small_omni(name: str, folder: Path, **llm: object) -> PipelineConfig:
-    """``llm`` are changes of the thinker's section."""
+def small_omni(name: str, folder: Path, *, is_live: bool = False, **llm: object) -> PipelineConfig:
+    """``llm`` are changes of the thinker's section; ``is_live``: it finds turns in live audio."""
     shipped = load_pipeline(name)
-    stages = tuple(_small(stage, str(folder), llm) for stage in shipped.stages)
+    ears, others = shipped.stages[:1], shipped.stages[1:]
+    assert [stage.name for stage in ears] == ["vad"]
+    stages = tuple(_small(stage, str(folder), llm) for stage in others)
+    if is_live:
+        return msgspec.structs.replace(shipped, stages=ears + stages)
     return msgspec.structs.replace(shipped, stages=stages)
 
 
@@ -28,6 +32,17 @@ def listened(pipeline: PipelineConfig) -> PipelineConfig:
         start_timeout_s=600.0,
     )
     return msgspec.structs.replace(pipeline, stages=(hear, think, listen))
+
+
+def greedy(pipeline: PipelineConfig) -> PipelineConfig:
+    """Its thinker says the same each time, unless it is asked to do otherwise."""
+    stages = tuple(
+        stage
+        if stage.llm is None
+        else msgspec.structs.replace(stage, options=stage.options | {"temperature": 0.0})
+        for stage in pipeline.stages
+    )
+    return msgspec.structs.replace(pipeline, stages=stages)
 
 
 def _small(stage: StageConfig, folder: str, llm: dict[str, object]) -> StageConfig:
