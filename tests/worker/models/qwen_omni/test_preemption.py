@@ -21,7 +21,7 @@ from worker.models.qwen_omni.thought import Thought
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
 # Two prompts fit, and not what is written behind them: one block is vLLM's own.
-FEW_BLOCKS = {"max_model_len": 256, "block_size": 32, "num_kv_blocks": 10}
+NUM_BLOCKS = 10
 NUM_ANSWERS, NUM_TOKENS = 6, 70
 
 
@@ -30,8 +30,10 @@ def omni(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Omni]:
     folder = CHECKPOINTS[request.param](tmp_path_factory.mktemp("omni"))
-    pipeline = listened(small_omni(request.param, folder, **FEW_BLOCKS))
-    with running_engine(pipeline) as engine:
+    small = small_omni(
+        request.param, folder, max_model_len=256, block_size=32, num_kv_blocks=NUM_BLOCKS
+    )
+    with running_engine(listened(small)) as engine:
         yield Omni(engine, folder, LAYERS[request.param])
 
 
