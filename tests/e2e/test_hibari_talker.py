@@ -130,8 +130,9 @@ def test_segments_take_their_style_from_the_update_before_them(running: RunningE
     async def scenario() -> Heard:
         engine = running.engine
         first = {"text": "The lamp is lit. ", "instructions": "very slow"}
+        seeded = [SamplingParams(seed=3), SamplingParams(seed=3)]
         await engine.add_request_async(
-            "segments", first, final_stage_id=1, resumable=True, sampling_params_list=None
+            "segments", first, final_stage_id=1, resumable=True, sampling_params_list=seeded
         )
         reading = asyncio.create_task(listen(engine, "segments"))
         change = OmniInteractionPrompt("e", "update", {"instructions": "fast"})

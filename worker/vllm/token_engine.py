@@ -100,11 +100,12 @@ class TokenEngine:
 
         max_tokens = self._check(submission)
         lora = self._lora(submission.lora)
-        decoding = Decoding(self._engine, self._progress, self._inbox)
+        inbox = self._inbox if submission.passage.wants_states else None
+        decoding = Decoding(self._engine, self._progress, inbox)
         group_id = f"{submission.request_id}.{next(self._ids)}"
         row_ids = [f"{group_id}.{number}" for number in range(len(submission.passage.rows))]
         try:
-            if self._inbox is not None:
+            if inbox is not None:
                 decoding.open_states(group_id, submission)
             for number, row in enumerate(submission.passage.rows):
                 params = self._params(submission, number, max_tokens, group_id)
@@ -252,7 +253,9 @@ class TokenEngine:
             structured_outputs=_structure(sampling),
             detokenize=passage.wants_text or bool(sampling.stop),
             output_kind=RequestOutputKind.FINAL_ONLY if number else RequestOutputKind.DELTA,
-            extra_args=make_extra_args(mark, alone=submission.alone),
+            extra_args=make_extra_args(
+                mark, alone=submission.alone, untold=number > 0 or not passage.wants_states
+            ),
         )
 
 
