@@ -92,9 +92,10 @@ class RequestStream:
         self._check_goes_on()
 
     def set_has_credit(self, has_credit: bool) -> None:
-        """Without credit it waits as if it were paused."""
-        self._has_credit = has_credit
-        self._check_goes_on()
+        """Without credit it waits as if it were paused. Said for each row: mostly no news."""
+        if has_credit != self._has_credit:
+            self._has_credit = has_credit
+            self._check_goes_on()
 
     def _check_goes_on(self) -> None:
         if self._has_credit and not self._is_paused:

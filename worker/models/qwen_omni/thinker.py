@@ -1,8 +1,8 @@
 """The thinker as a language-model stage: messages and sounds in, text and thoughts out.
 
 It is the chat stage of ``worker.models.thinker`` for a model that hears, and for which another one
-talks: each payload holds the text as other thinkers tell it, and the rows that the talker reads
-(``worker.models.qwen_omni.thought``).
+talks: each payload holds the text as other thinkers tell it, and, if a talker follows, the rows
+that it reads (``worker.models.qwen_omni.thought``).
 """
 
 from __future__ import annotations
@@ -61,7 +61,12 @@ class OmniAdapter(ChatAdapter):
         question = self.read_question(request)
         stops = dict.fromkeys((*question.sampling.stop_token_ids, *self.facts.stop_tokens))
         sampling = replace(question.sampling, stop_token_ids=tuple(stops))
-        return OmniSource(self, replace(question, sampling=sampling), request.first_passage)
+        return OmniSource(
+            self,
+            replace(question, sampling=sampling),
+            request.first_passage,
+            is_spoken=not request.is_final_stage,
+        )
 
     def render_sounds(self, question: Question, sounds: Sequence[Floats]) -> tuple[Row, str]:
         """As ``render``, with as many placeholders for each sound as it has embeddings."""
@@ -109,8 +114,12 @@ class OmniAdapter(ChatAdapter):
 class OmniSource:
     """A ``PassageSource`` of one passage, which begins when all has been heard."""
 
-    def __init__(self, adapter: OmniAdapter, question: Question, first_passage: int) -> None:
+    def __init__(
+        self, adapter: OmniAdapter, question: Question, first_passage: int, *, is_spoken: bool
+    ) -> None:
+        """``is_spoken``: a talker reads the rows of the answer."""
         self._adapter = adapter
+        self._is_spoken = is_spoken
         self._question = question
         self._sounds: list[Floats] = []
         self._has_heard_all = False
@@ -134,6 +143,7 @@ class OmniSource:
             sampling=self._question.sampling,
             sink=OmniSink(self._adapter, row, begun),
             wants_text=True,
+            wants_states=self._is_spoken,
         )
 
     def closing(self) -> None:
@@ -171,7 +181,7 @@ class OmniSink(ThoughtSink):
         if self._call_at is None and (self._calls.is_open or self._calls.num_calls):
             self._call_at = len(self._ids) - self._num_called(burst.token_ids)
         if burst.states is None:
-            # A replay: what was told of these tokens came through.
+            # A replay: what was told of these tokens came through. Or nobody reads the rows.
             self._num_told = len(self._ids) - 1
             return payload
         is_last = burst.finish_reason is not None

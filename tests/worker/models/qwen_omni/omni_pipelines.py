@@ -20,6 +20,20 @@ def small_omni(name: str, folder: Path, *, is_live: bool = False, **llm: object)
     return msgspec.structs.replace(shipped, stages=stages)
 
 
+def listened(pipeline: PipelineConfig) -> PipelineConfig:
+    """Up to the thinker, with a stage behind it that only listens."""
+    hear, think = pipeline.stages[:2]
+    think = msgspec.structs.replace(think, options={"system": None, "tool_format": "none"})
+    listen = StageConfig(
+        name="listen",
+        model="tests.worker.models.qwen_omni.listening:load",
+        engine_output_type="latent",
+        max_pending_units=4096,
+        start_timeout_s=600.0,
+    )
+    return msgspec.structs.replace(pipeline, stages=(hear, think, listen))
+
+
 def greedy(pipeline: PipelineConfig) -> PipelineConfig:
     """Its thinker says the same each time, unless it is asked to do otherwise."""
     stages = tuple(
@@ -29,11 +43,6 @@ def greedy(pipeline: PipelineConfig) -> PipelineConfig:
         for stage in pipeline.stages
     )
     return msgspec.structs.replace(pipeline, stages=stages)
-
-
-def text_only(pipeline: PipelineConfig) -> PipelineConfig:
-    """Up to the thinker."""
-    return msgspec.structs.replace(pipeline, stages=pipeline.stages[:2])
 
 
 def _small(stage: StageConfig, folder: str, llm: dict[str, object]) -> StageConfig:
