@@ -11,6 +11,7 @@ from typing import Any
 
 _GROUP = "voxloom_group"
 _ALONE = "voxloom_alone"
+_RESUMED = "voxloom_resumed"
 
 # A guided passage has a row that is guided and one that it is guided away from.
 GROUP_SIZE = 2
@@ -30,13 +31,19 @@ class GroupMark:
     plausible_nats: float | None = None
 
 
-def make_extra_args(group: GroupMark | None, *, alone: bool) -> dict[str, Any] | None:
-    """``alone``: nothing else is to run until this row has its first token."""
+def make_extra_args(
+    group: GroupMark | None, *, alone: bool, num_resumed: int = 0
+) -> dict[str, Any] | None:
+    """``alone``: nothing else is to run until this row has its first token. ``num_resumed``: so
+    many tokens at the end of its prompt were made before, under the same grammar.
+    """
     extra_args: dict[str, Any] = {}
     if group is not None:
         extra_args[_GROUP] = asdict(group)
     if alone:
         extra_args[_ALONE] = True
+    if num_resumed:
+        extra_args[_RESUMED] = num_resumed
     return extra_args or None
 
 
@@ -47,3 +54,7 @@ def read_group(extra_args: Mapping[str, Any] | None) -> GroupMark | None:
 
 def is_alone(extra_args: Mapping[str, Any] | None) -> bool:
     return bool((extra_args or {}).get(_ALONE))
+
+
+def read_resumed(extra_args: Mapping[str, Any] | None) -> int:
+    return int((extra_args or {}).get(_RESUMED, 0))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _SEED_MASK = 2**63 - 1
 _WARM_UP_TOKENS = 8
 _WARM_UP_TOKEN = 1
+_WARM_UP_GRAMMAR = "start: /[a-z]*/\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,16 @@ class TokenEngine:
         await self._warm_up()
 
     async def _warm_up(self) -> None:
-        """Decode a few tokens: what is loaded or allocated at first use should delay nobody."""
-        sampling = TokenSampling(max_tokens=_WARM_UP_TOKENS, seed=0, ignore_eos=True)
+        """Decode a few tokens: what is loaded or allocated at first use should delay nobody.
+
+        The first grammar has vLLM read the whole vocabulary.
+        """
+        sampling = TokenSampling(
+            max_tokens=_WARM_UP_TOKENS,
+            seed=0,
+            ignore_eos=True,
+            grammar=_WARM_UP_GRAMMAR if self._has_tokenizer else None,
+        )
         prompt = [_WARM_UP_TOKEN] * min(_WARM_UP_TOKENS, self.max_model_len // 2)
         passage = Passage(number=0, rows=(Row(None, prompt),), sampling=sampling, sink=_Nowhere())
         decoding = await self.submit(Submission("warm-up", passage, seed=0))
@@ -165,8 +174,8 @@ class TokenEngine:
                 param="guidance_scale",
             )
         refuse_penalties(passage.sampling)
-        if passage.sampling.json_schema is not None:
-            raise StageFailedError("a guided passage cannot be held to a JSON schema")
+        if passage.sampling.grammar is not None:
+            raise StageFailedError("a guided passage cannot be held to a grammar")
         if self._max_num_seqs < GROUP_SIZE:
             raise StageFailedError(
                 f"a guided passage takes {GROUP_SIZE} rows; this stage has max_num_seqs "
@@ -222,7 +231,9 @@ class TokenEngine:
     def _params(
         self, submission: Submission, number: int, max_tokens: int, group_id: str
     ) -> VllmSampling:
-        from vllm.sampling_params import RequestOutputKind, SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        from worker.vllm.checked_sampling import CheckedSampling
 
         passage = submission.passage
         sampling = passage.sampling
@@ -230,7 +241,7 @@ class TokenEngine:
         if len(passage.rows) == GROUP_SIZE:
             mark = GroupMark(group_id, number, passage.guidance_scale, passage.plausible_nats)
         num_had = len(submission.prefix)
-        return SamplingParams(
+        return CheckedSampling(
             max_tokens=max_tokens,
             min_tokens=min(max(0, sampling.min_tokens - num_had), max_tokens),
             temperature=sampling.temperature,
@@ -249,7 +260,9 @@ class TokenEngine:
             structured_outputs=_structure(sampling),
             detokenize=passage.wants_text or bool(sampling.stop),
             output_kind=RequestOutputKind.FINAL_ONLY if number else RequestOutputKind.DELTA,
-            extra_args=make_extra_args(mark, alone=submission.alone),
+            extra_args=make_extra_args(
+                mark, alone=submission.alone, num_resumed=num_had if sampling.grammar else 0
+            ),
         )
 
 
@@ -364,11 +377,11 @@ class Decoding:
 
 
 def _structure(sampling: TokenSampling) -> StructuredOutputsParams | None:
-    if sampling.json_schema is None:
+    if sampling.grammar is None:
         return None
     from vllm.sampling_params import StructuredOutputsParams
 
-    return StructuredOutputsParams(json=dict(sampling.json_schema))
+    return StructuredOutputsParams(grammar=sampling.grammar)
 
 
 def _seed(sampling: TokenSampling, seed: int, num_had: int) -> int | None:
