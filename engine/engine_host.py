@@ -33,7 +33,8 @@ from engine.request_table import RequestTable
 
 # Input processing is pure Python: more threads than this would only take turns.
 _NUM_INPUT_THREADS = 2
-_CENSUS_TIMEOUT_S = 10.0
+# Longer than a replica may hang before its heartbeat is missed: until then it is waited for.
+_CENSUS_TIMEOUT_S = 60.0
 _CENSUS_INTERVAL_S = 0.005
 
 T = TypeVar("T")

@@ -40,9 +40,11 @@ class RunningEngine:
 
 
 @contextlib.contextmanager
-def running_engine(pipeline: PipelineConfig) -> Iterator[RunningEngine]:
+def running_engine(
+    pipeline: PipelineConfig, config: EngineConfig = PATIENT
+) -> Iterator[RunningEngine]:
     """Ready when entered; after each scenario, checked for leaks."""
-    engine = AsyncOmniEngine(pipeline, PATIENT)
+    engine = AsyncOmniEngine(pipeline, config)
     with asyncio.Runner() as runner:
         engine.start()
         try:
@@ -57,6 +59,14 @@ def preemptions(engine: AsyncOmniEngine) -> float:
     lines = generate_latest(engine.metrics.registry).decode().splitlines()
     found = [line for line in lines if line.startswith("vllm:num_preemptions_total{")]
     return sum(float(line.split()[-1]) for line in found)
+
+
+async def all_ready(engine: AsyncOmniEngine) -> None:
+    """Wait until each stage has as many replicas as it should have."""
+    async with asyncio.timeout(START_TIMEOUT_S):
+        # The engine has no event for what is asked here.
+        while any(s.num_ready < s.num_wanted for s in engine.snapshot.stages):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
 
 
 async def tokens_of(
