@@ -105,15 +105,9 @@ class ChatAdapter:
                 f"the model's chat template refused the messages: {str(error)[:200]}",
                 param="messages",
             ) from error
-        tag = open_reasoning(text)
-        begun = f"{tag}\n" if tag else ""
-        if form is not None:
-            # A form leaves no room for reasoning.
-            opening = f"</{tag[1:]}\n\n" if tag else ""
-            opening += f"{OPEN}\n" if form.begins_call else ""
-            text, begun = text + opening, begun + opening
+        opening, begun = _begin(open_reasoning(text), form)
         # The template has put in what the tokenizer would add.
-        return list(self._tokenizer.encode(text, add_special_tokens=False)), begun
+        return list(self._tokenizer.encode(text + opening, add_special_tokens=False)), begun
 
     def shown(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The messages as the template gets them. Raises ``InvalidRequestError``."""
@@ -151,6 +145,22 @@ class Question:
     tooling: Tooling
     sampling: TokenSampling
     form: AnswerForm | None = None
+
+
+def _begin(tag: str, form: AnswerForm | None) -> tuple[str, str]:
+    """What is written for the model behind a prompt that ends inside of ``tag``, if in any; and
+    what of its answer is in the prompt then.
+
+    A form leaves no room for reasoning, and JSON none for anything before it.
+    """
+    begun = f"{tag}\n" if tag else ""
+    if form is None:
+        return "", begun
+    opening = f"</{tag[1:]}\n\n" if tag else ""
+    if not form.begins_call:
+        return opening, ""
+    opening += f"{OPEN}\n"
+    return opening, begun + opening
 
 
 class ChatSource:

@@ -141,7 +141,7 @@ def test_json_begins_behind_the_reasoning() -> None:
     wanted = {"type": "json_object"}
     assert render("", wanted) == ("", "")
     end = "<think>\n</think>\n\n"
-    assert render("<think>\n", wanted) == (end, end)
+    assert render("<think>\n", wanted) == (end, "")
 
 
 def test_a_call_that_was_lost_in_its_middle_is_gone_on_with() -> None:
