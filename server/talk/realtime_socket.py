@@ -306,13 +306,17 @@ class RealtimeSocket:
         try:
             await self._answer(response_id, order)
         except VoxloomError as error:
-            await self._perform(self._session.take_response_failure(response_id, error))
+            await self._fail(response_id, error)
         except (TimeoutError, asyncio.CancelledError):
             raise
         except Exception as error:
             log.error("%s failed to answer", self._context.request_id, exc_info=error)
             failure = internal_error(self._context.request_id)
-            await self._perform(self._session.take_response_failure(response_id, failure))
+            await self._fail(response_id, failure)
+
+    async def _fail(self, response_id: str, error: VoxloomError) -> None:
+        now = time.monotonic()
+        await self._perform(self._session.take_response_failure(response_id, error, now))
 
     async def _answer(self, response_id: str, order: ResponseOrder) -> None:
         service = self._service

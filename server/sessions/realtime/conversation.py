@@ -32,13 +32,13 @@ class Conversation:
     def find(self, item_id: str) -> Item | None:
         return next((item for item in reversed(self._items) if item.id == item_id), None)
 
-    def get(self, item_id: str, action: str) -> Item:
+    def get(self, item_id: str, action: str, param: str = "item_id") -> Item:
         """The item that an event is about; ``action`` names the event in the error's code."""
         item = self.find(item_id)
         if item is None:
             raise InvalidRequestError(
                 f"Error with item: the item with id '{item_id[:64]}' does not exist.",
-                param="item_id",
+                param=param,
                 code=f"item_{action}_invalid_item_id",
             )
         return item
@@ -51,11 +51,22 @@ class Conversation:
                 param="item.id",
                 code="item_create_duplicate_item_id",
             )
+        if item.type == "function_call_output" and not self.has_call(item.call["call_id"]):
+            raise InvalidRequestError(
+                f"Tool call ID '{item.call['call_id'][:64]}' not found in conversation.",
+                param="item.call_id",
+                code="invalid_tool_call_id",
+            )
         index = self._place(after)
         before = self._items[index - 1].id if index else None
         self._items.insert(index, item)
         self._bound()
         return before
+
+    def has_call(self, call_id: str) -> bool:
+        return any(
+            item.type == "function_call" and item.call["call_id"] == call_id for item in self._items
+        )
 
     def delete(self, item_id: str) -> Item:
         item = self.get(item_id, "delete")

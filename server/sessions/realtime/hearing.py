@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from engine.errors import InvalidRequestError, OverloadedError, VoxloomError
+from engine.errors import InvalidRequestError, OverloadedError, RequestError, VoxloomError
 from server.sessions.effects import SendEvent
 from server.sessions.realtime.config import RealtimeConfig, TurnRules
 from server.sessions.realtime.conversation import Conversation
@@ -199,7 +199,9 @@ class Hearing:
                 effects += self._abandon_turn()
             if not self._has_told_failure:
                 self._has_told_failure = True
-                details = {"type": "server_error", "code": error.code, "message": error.message}
+                is_clients = isinstance(error, RequestError)
+                kind = "invalid_request_error" if is_clients else "server_error"
+                details = {"type": kind, "code": error.code, "message": error.message}
                 effects.append(_send("error", error=details | {"param": None, "event_id": None}))
         for key in [key for key in self._live if key[0] == epoch]:
             effects += self._settle(self._live.pop(key), None, error, now)

@@ -103,6 +103,12 @@ class Replies:
         self._hearing = hearing
         self._replies: dict[str, _Reply] = {}
         self._current: str | None = None
+        self._answered: frozenset[str] = frozenset()
+
+    @property
+    def answered(self) -> frozenset[str]:
+        """The items that the conversation's answer is about; between answers, the last one's."""
+        return self._answered
 
     @property
     def active(self) -> Response | None:
@@ -231,9 +237,10 @@ class Replies:
             path = f"response.input[{index}]"
             if value.get("type") == "item_reference":
                 item_id = text(64)(value.get("id"), f"{path}.id")
-                context.append(self._conversation.get(item_id, "reference"))
+                context.append(self._conversation.get(item_id, "reference", f"{path}.id"))
                 continue
-            item = parse_item(value, path, lambda: self._new_id("item"))
+            fmt = self._config.input_format
+            item = parse_item(value, path, lambda: self._new_id("item"), fmt)
             inline.append(item)
             context.append(item)
         return context
@@ -269,7 +276,7 @@ class Replies:
             settings=shown,
             new_item_id=lambda: self._new_id("item"),
             add_item=self._conversation.insert,
-            new_call_id=lambda: self._new_id("call"),
+            name_call=self._name_call,
             metadata=metadata,
         )
         reply = _Reply(response, settings, context)
@@ -288,6 +295,8 @@ class Replies:
             return []
         reply.state = State.MAKING
         response = reply.response
+        if response.id == self._current:
+            self._answered = frozenset(item.id for item in context)
         response.input_audio_ms = sum(item.clip.duration_ms for item in context if item.clip)
         return [StartResponse(response.id, self._order(reply.settings, response, context))]
 
@@ -309,6 +318,11 @@ class Replies:
             speed=self._config.output["speed"],
             audio_format=WireFormat(output["format"]["type"]).type,
         )
+
+    def _name_call(self, given: str) -> str:
+        """Models that write calls as text give them no ids; some count from 0 in each answer."""
+        is_own = bool(given) and not self._conversation.has_call(given)
+        return given if is_own else self._new_id("call")
 
     def _grow(self, response_id: str, change: Callable[[Response], list[Event]]) -> list[Effect]:
         reply = self._replies.get(response_id)

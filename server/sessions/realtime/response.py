@@ -66,7 +66,7 @@ class Response:
     settings: dict[str, Any]
     new_item_id: Callable[[], str]
     add_item: Callable[[Item], str | None]
-    new_call_id: Callable[[], str]
+    name_call: Callable[[str], str]
     metadata: dict[str, str] | None = None
     is_automatic: bool = False
     input_audio_ms: float = 0.0
@@ -138,8 +138,7 @@ class Response:
         item = self._calls.get(index)
         if item is None:
             item = Item(self.new_item_id(), "function_call", status="in_progress")
-            # Models that write calls as text give them no id.
-            item.call = {"call_id": call_id or self.new_call_id(), "name": name, "arguments": ""}
+            item.call = {"call_id": self.name_call(call_id), "name": name, "arguments": ""}
             self._calls[index] = item
             events += self._open_item(item)
         if not arguments:

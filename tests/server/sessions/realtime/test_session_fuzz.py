@@ -168,7 +168,7 @@ class World:
             case "end":
                 return session.take_response_end(response, "stop", Usage(), now)
             case "failure":
-                return session.take_response_failure(response, StageFailedError("broke"))
+                return session.take_response_failure(response, StageFailedError("broke"), now)
         client.now += 5.0
         return session.time_out(client.now)
 
