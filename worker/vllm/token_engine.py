@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from engine.errors import InvalidRequestError, StageFailedError
+from engine.errors import InvalidRequestError, StageFailedError, VoxloomError
 from engine.pipeline import LlmConfig
 from worker.vllm.adapter import Burst, FinishReason, Passage, Row
 from worker.vllm.cache_layout import CacheLayout, ask_cache_layout
@@ -84,20 +85,20 @@ class TokenEngine:
         self._layout = await ask_cache_layout(self._engine)
         if self._inbox is not None:
             await self._engine.collective_rpc("tell_states_to", args=(self._inbox.address,))
-        await self._warm_up()
+        await self._warm_up(None)
+        if self._has_tokenizer:
+            # Of a tokenizer that no grammar can be made for, the request that needs one hears.
+            with contextlib.suppress(VoxloomError):
+                await self._warm_up(_WARM_UP_GRAMMAR)
 
-    async def _warm_up(self) -> None:
+    async def _warm_up(self, grammar: str | None) -> None:
         """Decode a few tokens: what is loaded or allocated at first use should delay nobody.
 
         The first grammar has vLLM read the whole vocabulary.
         """
-        sampling = TokenSampling(
-            max_tokens=_WARM_UP_TOKENS,
-            seed=0,
-            ignore_eos=True,
-            grammar=_WARM_UP_GRAMMAR if self._has_tokenizer else None,
-        )
-        prompt = [_WARM_UP_TOKEN] * min(_WARM_UP_TOKENS, self.max_model_len // 2)
+        num_tokens = _WARM_UP_TOKENS
+        sampling = TokenSampling(max_tokens=num_tokens, seed=0, ignore_eos=True, grammar=grammar)
+        prompt = [_WARM_UP_TOKEN] * min(num_tokens, self.max_model_len // 2)
         passage = Passage(number=0, rows=(Row(None, prompt),), sampling=sampling, sink=_Nowhere())
         decoding = await self.submit(Submission("warm-up", passage, seed=0))
         while (await decoding.next()).finish_reason is None:
