@@ -109,7 +109,7 @@ def test_a_schema_of_which_no_grammar_can_be_made_is_refused_by_name(
     schema: dict[str, Any], words: str
 ) -> None:
     tool = {"type": "function", "function": {"name": "x", "parameters": schema}}
-    asked = [
+    asked: list[tuple[str, dict[str, Any], Any]] = [
         ("response_format", {}, json_schema(schema)),
         ("tools", {"tools": [tool], "tool_choice": "required"}, None),
         ("tools", {"tools": [tool]}, json_schema(CITY)),
@@ -134,7 +134,7 @@ def test_what_cannot_be_kept_is_left_out_unless_it_is_strict() -> None:
 
 
 def test_tools_are_bounded_where_an_answer_is_held_to_them() -> None:
-    many = {"properties": {f"p{n}": {} for n in range(2000)}}
+    many: dict[str, Any] = {"properties": {f"p{n}": {} for n in range(2000)}}
     tool = {"type": "function", "function": {"name": "x", "parameters": many}}
     free = read_tooling({"tools": [tool]})
     assert make_form(free, None) is None
