@@ -19,7 +19,7 @@ from worker.vllm.token_engine import Submission, TokenEngine
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
-TIMEOUT_S = 300.0
+TIMEOUT_S = 600.0
 SCHEMA = {
     "type": "object",
     "properties": {
