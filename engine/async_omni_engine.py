@@ -337,8 +337,8 @@ class AsyncOmniEngine(EngineHost):
         event = asyncio.Event()
         self._abort_waiters[abort_id] = lambda: call_on(loop, event.set)
         if not self._orchestrator.submit(AbortMessage(list(request_ids), abort_id)):
-            del self._abort_waiters[abort_id]
-            return  # the orchestrator has ended, and everything with it
+            self._abort_waiters.pop(abort_id, None)  # unless the orchestrator's end has answered
+            return  # it has ended, and everything with it
         await event.wait()
         for request_id in request_ids:
             self._table.forget(request_id)
@@ -388,7 +388,7 @@ class AsyncOmniEngine(EngineHost):
         abort_id = next(self._abort_ids)
         self._abort_waiters[abort_id] = lambda: self._table.forget(request_id)
         if not self._orchestrator.submit(AbortMessage([request_id], abort_id)):
-            self._abort_waiters.pop(abort_id)()
+            self._abort_waiters.pop(abort_id, lambda: None)()
 
 
 def _refuse_given(**arguments: Any) -> None:

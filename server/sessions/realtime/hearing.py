@@ -155,6 +155,8 @@ class Hearing:
     def change_options(self) -> list[Effect]:
         """How turns are found, or what is known of their language, may have changed."""
         rules = self._config.turn_rules
+        # What may go well now, or fail for another reason, is worth telling again.
+        self._has_told_failure = False
         if rules is None:
             self._turn = None
             return self._stop_listening()
@@ -202,7 +204,8 @@ class Hearing:
                 is_clients = isinstance(error, RequestError)
                 kind = "invalid_request_error" if is_clients else "server_error"
                 details = {"type": kind, "code": error.code, "message": error.message}
-                effects.append(_send("error", error=details | {"param": None, "event_id": None}))
+                place = {"param": error.param, "event_id": None}
+                effects.append(_send("error", error=details | place))
         for key in [key for key in self._live if key[0] == epoch]:
             effects += self._settle(self._live.pop(key), None, error, now)
         return effects

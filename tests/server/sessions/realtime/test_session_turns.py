@@ -171,6 +171,13 @@ def test_what_the_client_made_the_recogniser_refuse_is_the_clients_mistake() -> 
     broken = client.session.take_listening_failure(client.epoch, refused, client.now)
     error = client.note(broken)[-1]["error"]
     assert (error["type"], error["code"]) == ("invalid_request_error", "invalid_value")
+    assert error["param"] == "language"
+    client.update(audio={"input": {"transcription": {"language": "de"}}})
+    client.now += 1.0
+    client.is_speaking = False
+    client.talk()
+    broken = client.session.take_listening_failure(client.epoch, refused, client.now)
+    assert types(client.note(broken))[-1] == "error"
 
 
 def test_turns_of_a_stream_that_was_closed_fail_with_it() -> None:
