@@ -17,7 +17,7 @@ from engine.argument_checks import check_arguments
 from engine.buffering import stage_reports
 from engine.call_order import CallOrder
 from engine.config import EngineConfig
-from engine.engine_host import EngineHost, call_on
+from engine.engine_host import EngineHost
 from engine.errors import (
     InvalidRequestError,
     UnavailableError,
@@ -45,6 +45,7 @@ from engine.outputs import (
 from engine.pipeline import PipelineConfig, Voice, load_voices
 from engine.request_table import OpenRequest
 from engine.trace import current_trace
+from engine.wake_ups import call_on
 
 
 class AsyncOmniEngine(EngineHost):

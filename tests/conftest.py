@@ -1,7 +1,7 @@
 """What a test finds depends neither on chance nor on what else the machine does.
 
 Property tests draw the same examples in every run, and have no limit on the time that one takes. To
-search further, draw anew each time: ``pytest --hypothesis-profile=default``.
+search further, draw anew each time: ``pytest --hypothesis-profile=search``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile(
-    "same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+_UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("search", _UNTIMED)
+settings.register_profile("same", _UNTIMED, derandomize=True)
 settings.load_profile("same")
 
 

@@ -116,7 +116,7 @@ class ChatResponse(Response):
             part = replace(
                 part, data=await self._service.fetcher.fetch(part.url, part.param, limit)
             )
-        if self._service.talk.stages.writing is not None:
+        if not self._service.talk.stages.hears_itself:
             part.part["text"] = await self._hear(part, context)
             return
         num_before = sum(map(len, self._clips))

@@ -45,6 +45,7 @@ class Heard:
     audio: bytearray = field(default_factory=bytearray)
     words: list[Any] = field(default_factory=list)
     answers: list[InteractionResult] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     num_chunks: int = 0
     is_finished: bool = False
 
@@ -55,6 +56,7 @@ class Heard:
             self.audio += output.audio
             self.num_chunks += 1
         self.words += output.payload.get("words", [])
+        self.warnings += output.payload.get("warnings", [])
         if output.interaction is not None:
             self.answers.append(output.interaction)
         self.is_finished = output.finished

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from vllm.exceptions import VLLMValidationError
-from vllm.sampling_params import SamplingParams
+from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 from vllm.v1.structured_output.backend_guidance import GuidanceBackend
 
 
@@ -25,3 +25,7 @@ class CheckedSampling(SamplingParams):  # type: ignore[misc]
         if tokenizer is None or not GuidanceBackend.is_tokenizer_supported(tokenizer):
             raise VLLMValidationError("a grammar needs one of the tokenizers that are called fast")
         self.structured_outputs._backend = structured_outputs_config.backend
+
+
+def hold_to(grammar: str | None) -> StructuredOutputsParams | None:
+    return None if grammar is None else StructuredOutputsParams(grammar=grammar)

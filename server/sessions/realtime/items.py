@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from server.sessions.realtime.checks import (
 )
 from server.sessions.realtime.config import WireFormat
 from server.sessions.realtime.input_audio import Clip
+from server.sessions.realtime.spoken_text import SpokenText
 
 MAX_TEXT_CHARS = 1_000_000
 MAX_ID_CHARS = 64
@@ -38,22 +39,6 @@ _PARTS = {
     "user": ("input_text", "input_audio", "input_image"),
     "assistant": ("output_text",),
 }
-
-
-# A moment in an answer's sound, in ms, and how many characters of its text have sounded by then.
-Mark: TypeAlias = tuple[float, int]
-
-
-@dataclass(slots=True)
-class SpokenText:
-    """What an assistant item says, how much sound of it was sent, and where its words end."""
-
-    text: str = ""
-    audio_ms: float = 0.0
-    marks: list[Mark] = field(default_factory=list)
-
-    def chars_until(self, at_ms: float) -> int:
-        return max((chars for ms, chars in self.marks if ms <= at_ms), default=0)
 
 
 @dataclass(slots=True)

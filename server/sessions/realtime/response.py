@@ -19,7 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from server.sessions.realtime.items import Item, Mark, SpokenText
+from server.sessions.realtime.items import Item
+from server.sessions.realtime.spoken_text import Mark, SpokenText
 
 Event = dict[str, Any]
 # Ten tokens a second of input and twenty of output: how OpenAI counts audio.
@@ -166,6 +167,8 @@ class Response:
         events: list[Event] = []
         for item in self.items:
             item.status = "completed" if is_whole else "incomplete"
+            if item.spoken is not None:
+                item.spoken.is_whole = status in ("completed", "incomplete")
             if item.type == "message":
                 events += self._end_part(item)
             else:

@@ -20,10 +20,11 @@ from server.sessions.realtime.conversation import Conversation
 from server.sessions.realtime.effects import Effect
 from server.sessions.realtime.events import read_event
 from server.sessions.realtime.hearing import Hearing, item_events
-from server.sessions.realtime.items import MAX_ID_CHARS, Item, Mark, decode_audio, parse_item
+from server.sessions.realtime.items import MAX_ID_CHARS, Item, decode_audio, parse_item
 from server.sessions.realtime.replies import Replies
 from server.sessions.realtime.response import Usage
 from server.sessions.realtime.spec import SessionSpec, VoiceBook, random_id
+from server.sessions.realtime.spoken_text import Mark
 
 
 class State(Enum):
@@ -75,7 +76,13 @@ class RealtimeSession:
             expires_at=spec.expires_at,
         )
         self._conversation = Conversation()
-        self._hearing = Hearing(self.config, self._conversation, self, lambda: new_id("item"))
+        self._hearing = Hearing(
+            self.config,
+            self._conversation,
+            self,
+            lambda: new_id("item"),
+            model_hears=spec.model_hears,
+        )
         self._replies = Replies(
             self.config, self._conversation, self._hearing, new_id("conv"), new_id
         )
@@ -160,8 +167,8 @@ class RealtimeSession:
         """In the live stream of that epoch a turn has begun."""
         return self._number(self._hearing.take_speech_started(epoch, start_ms, now))
 
-    def take_speech_stopped(self, epoch: int, end_ms: int) -> list[Effect]:
-        return self._number(self._hearing.take_speech_stopped(epoch, end_ms))
+    def take_speech_stopped(self, epoch: int, end_ms: int, now: float) -> list[Effect]:
+        return self._number(self._hearing.take_speech_stopped(epoch, end_ms, now))
 
     def take_live_words(self, epoch: int, start_ms: int, words: str, now: float) -> list[Effect]:
         """What was said in the turn of the live stream that starts at ``start_ms``."""
@@ -219,11 +226,15 @@ class RealtimeSession:
             return self._replies.interrupt()
         return []
 
-    def on_turn(self, item: Item) -> list[Effect]:
+    def on_turn(self, item: Item, now: float) -> list[Effect]:
         rules = self.config.turn_rules
-        if self.state is State.REALTIME and rules is not None and rules.create_response:
+        if self.state is not State.REALTIME or rules is None or not rules.create_response:
+            return []
+        if item.awaits_transcript:
             self._turns_to_answer.add(item.id)
-        return []
+            return []
+        self._unanswered.add(item.id)
+        return self._answer_turns(now)
 
     def on_words(self, item: Item, now: float) -> list[Effect]:
         """A turn without words (a cough, a door) is not answered.
@@ -274,9 +285,9 @@ class RealtimeSession:
         given, fmt = required(data, "item"), self.config.input_format
         item = parse_item(given, "item", lambda: self._new_id("item"), fmt)
         after = optional(text(MAX_ID_CHARS))(data.get("previous_item_id"), "previous_item_id")
-        self._hearing.check_recordings([item] if item.awaits_transcript else [])
+        unwritten = self._hearing.admit([item])
         effects = item_events(item, self._conversation.insert(item, after))
-        return effects + (self._hearing.recognise(item) if item.awaits_transcript else [])
+        return effects + (self._hearing.recognise(item) if unwritten else [])
 
     def _retrieve_item(self, data: dict[str, Any], now: float) -> list[Effect]:
         item = self._conversation.get(_item_id(data), "retrieve")

@@ -115,7 +115,7 @@ def net() -> Iterator[Net]:
 
 def fetch(net: Net, url: str, max_bytes: int = 1_000_000, **options: Any) -> bytes:
     fetcher = AudioFetcher(options.pop("hosts", ["*"]), net, **options)
-    return asyncio.run(asyncio.wait_for(fetcher.fetch(url, "url", max_bytes), 60))
+    return asyncio.run(asyncio.wait_for(fetcher.fetch(url, "url", max_bytes), 120))
 
 
 def to(url: str) -> str:
@@ -187,8 +187,9 @@ def test_a_client_cannot_tell_a_private_address_from_one_that_leads_nowhere(
         "media": "within 0.5 s",
     }
     for name, reason in reasons.items():
+        timeout_s = 0.5 if name == "media" else 60.0
         with pytest.raises(InvalidRequestError) as caught:
-            fetch(net, lead(f"http://{name}.example.com/slow/"), timeout_s=0.5)
+            fetch(net, lead(f"http://{name}.example.com/slow/"), timeout_s=timeout_s)
         assert caught.value.message == "url: the URL cannot be read"
         told = caplog.messages[-1]
         assert reason in told
@@ -207,25 +208,25 @@ def test_a_redirect_is_checked_as_the_address_was(net: Net) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "words"),
+    ("path", "timeout_s", "words"),
     [
-        ("large/", "more than 20000 bytes"),
-        ("endless/", "more than 20000 bytes"),
-        ("slow/", "cannot be read"),
-        ("short/", "broke off"),
-        ("missing/", "status 404"),
+        ("large/", 60.0, "more than 20000 bytes"),
+        ("endless/", 60.0, "more than 20000 bytes"),
+        ("slow/", 0.5, "cannot be read"),
+        ("short/", 60.0, "broke off"),
+        ("missing/", 60.0, "status 404"),
     ],
 )
-def test_bounds_are_kept_and_named(net: Net, path: str, words: str) -> None:
+def test_bounds_are_kept_and_named(net: Net, path: str, timeout_s: float, words: str) -> None:
     with pytest.raises(InvalidRequestError, match=words) as caught:
-        fetch(net, f"http://media.example.com/{path}", 20_000, timeout_s=0.5)
+        fetch(net, f"http://media.example.com/{path}", 20_000, timeout_s=timeout_s)
     assert caught.value.param == "url"
 
 
 def test_redirects_share_the_time_of_one_fetch(net: Net) -> None:
-    assert fetch(net, to(to("/a.wav")), timeout_s=20.0) == AUDIO
+    assert fetch(net, to(to("/a.wav")), timeout_s=60.0) == AUDIO
     first, second, third = net.timeouts_s
-    assert 20.0 >= first > second > third
+    assert 60.0 >= first > second > third
 
 
 def test_a_name_that_is_not_answered_holds_no_thread_of_others() -> None:
@@ -246,7 +247,7 @@ def test_a_name_that_is_not_answered_holds_no_thread_of_others() -> None:
         await asked.wait()
         client.cancel()
         try:
-            return await asyncio.wait_for(asyncio.to_thread(int, "7"), 20)
+            return await asyncio.wait_for(asyncio.to_thread(int, "7"), 60)
         finally:
             answered.set()
 
@@ -256,7 +257,7 @@ def test_a_name_that_is_not_answered_holds_no_thread_of_others() -> None:
 def test_the_systems_network_finds_and_connects() -> None:
     network = RealNetwork()
     assert network.resolve("0x7f000001", 80) == ["127.0.0.1"]
-    with web() as server, network.connect("127.0.0.1", server.server_port, 10) as connection:
+    with web() as server, network.connect("127.0.0.1", server.server_port, 60) as connection:
         assert connection.getpeername()[1] == server.server_port
 
 

@@ -24,19 +24,31 @@ SCENARIO_TIMEOUT_S = 600.0
 
 
 class RunningEngine:
-    """An engine, and the event loop that all its scenarios run on."""
+    """An engine, and the event loop that all its scenarios run on.
+
+    A scenario that fails takes its tasks and requests with it: the next one begins with none.
+    """
 
     def __init__(self, runner: asyncio.Runner, engine: AsyncOmniEngine) -> None:
         self._runner = runner
         self.engine = engine
 
     def run(self, scenario: Awaitable[T]) -> T:
-        async def limited() -> T:
-            return await asyncio.wait_for(scenario, SCENARIO_TIMEOUT_S)
-
-        result = self._runner.run(limited())
+        result = self._runner.run(self._limited(scenario))
         self.engine.check_integrity()
         return result
+
+    async def _limited(self, scenario: Awaitable[T]) -> T:
+        before = asyncio.all_tasks()
+        try:
+            return await asyncio.wait_for(scenario, SCENARIO_TIMEOUT_S)
+        except BaseException:
+            left = asyncio.all_tasks() - before
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+            await self.engine.abort(self.engine._table.live_ids())
+            raise
 
 
 @contextlib.contextmanager

@@ -348,7 +348,7 @@ def test_a_turn_may_be_committed_while_it_is_spoken() -> None:
     events = client.say("input_audio_buffer.commit")
     assert types(events)[0] == "input_audio_buffer.committed"
     assert events[0]["item_id"] == client.events[1]["item_id"]
-    assert client.session.take_speech_stopped(client.epoch, 900) == []
+    assert client.session.take_speech_stopped(client.epoch, 900, client.now) == []
 
 
 def test_without_detection_nothing_is_listened_for() -> None:
