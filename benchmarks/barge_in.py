@@ -70,8 +70,8 @@ def run(options: Options) -> Report:
     figures = [
         Figure("interruptions", len(waits), ""),
         Figure("answers that were not interrupted", num_missed, "", None, 0, "lower"),
-        *(_figure("first voiced frame to last sound", p, sounds) for p in (50, 99)),
-        *(_figure("  to the answer's end", p, ends, needed) for p in (50, 99)),
+        *(_figure("first voiced frame to last sound", p, sounds) for p in (50, 99) if sounds),
+        *(_figure("  to the answer's end", p, ends, needed) for p in (50, 99) if ends),
     ]
     details = {"last_sound_ms": sounds, "end_ms": ends, "bare_ms": alone}
     return Report("barge_in", figures, details)

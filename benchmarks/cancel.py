@@ -118,14 +118,22 @@ async def _next_in_line(port: int, num: int) -> list[float]:
     texts = sentences(1, num, _NUM_WORDS)
     shorts = sentences(2, num, _NUM_NEXT_WORDS)
     for first, second in zip(texts, shorts, strict=True):
-        holder = _Listener(await connect(port), first)
-        assert await holder.is_served(), "an idle server refused a request"
-        waiting = _Listener(await connect(port), second)
-        await asyncio.sleep(rng.random() * _MAX_STAY_S)
-        assert waiting.heard_at is None, "the holder's text ended too soon"
-        left_at = await holder.leave()
-        assert await waiting.is_served(), "the one in line was refused"
-        assert waiting.heard_at is not None
-        waits_ms.append((waiting.heard_at - left_at) * 1000)
-        await waiting.leave()
+        stay_s = rng.random() * _MAX_STAY_S
+        while (wait_ms := await _wait_in_line_ms(port, first, second, stay_s)) is None:
+            pass
+        waits_ms.append(wait_ms)
     return waits_ms
+
+
+async def _wait_in_line_ms(port: int, first: str, second: str, stay_s: float) -> float | None:
+    """From the holder's leaving to the next one's audio; None if the holder's text ended before."""
+    holder = _Listener(await connect(port), first)
+    assert await holder.is_served(), "an idle server refused a request"
+    waiting = _Listener(await connect(port), second)
+    await asyncio.sleep(stay_s)
+    is_in_time = waiting.heard_at is None
+    left_at = await holder.leave()
+    assert await waiting.is_served(), "the one in line was refused"
+    assert waiting.heard_at is not None
+    await waiting.leave()
+    return (waiting.heard_at - left_at) * 1000 if is_in_time else None

@@ -29,6 +29,7 @@ from engine.pipeline import PipelineConfig, load_pipeline
 TARGET_SPARE_MS = 300.0
 TARGET_AFTER_START_MS = 200.0
 EARLY_S, LATE_S = 3.0, 60.0
+_LOOK_TIMEOUT_S = 60.0
 # When a replica dies, a chunk or two of a stream may be on their way to the engine. A pause that
 # comes later has another cause, such as the replica that is being started.
 _NUM_NEXT_CHUNKS = 3
@@ -144,4 +145,4 @@ def _kill_its_replica(engine: AsyncOmniEngine, request_id: str) -> _Kill:
         os.kill(replica.pid, signal.SIGKILL)
         return _Kill(time.perf_counter(), core._requests[request_id].stages[-1].position)
 
-    return engine._orchestrator.inspect(kill).result(10)
+    return engine._orchestrator.inspect(kill).result(_LOOK_TIMEOUT_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import time
@@ -41,7 +42,8 @@ def children(pid: int) -> list[int]:
     """The direct children of a process, oldest first."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split()]
+        with contextlib.suppress(OSError):  # a thread that has ended since it was listed
+            found += [int(child) for child in (task / "children").read_text().split()]
     return sorted(found)
 
 

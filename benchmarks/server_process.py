@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +23,7 @@ _START_TIMEOUT_S = 300.0
 _STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.05
 _LOG_TAIL_CHARS = 3000
+_LISTENING = re.compile(r"voxloom\.server: listening on http://\S+:(\d+)\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,33 +59,50 @@ def running_server(
 
     Raises ``RuntimeError`` with the end of its log if it does not get ready.
     """
-    port = _free_port()
     with tempfile.TemporaryDirectory() as folder:
         log_path = Path(folder) / "server.log"
         command = [sys.executable, "-m", module, *arguments]
-        command += ["--pipeline", pipeline, "--port", str(port)]
+        command += ["--pipeline", pipeline, "--port", "0"]
         with log_path.open("wb") as log:
             process = subprocess.Popen(
                 command, stdout=log, stderr=log, env={**os.environ, **(environ or {})}
             )
         stage_names = tuple(stage.name for stage in load_pipeline(pipeline).stages)
-        server = ServerProcess(port, process, log_path, stage_names)
         try:
+            server = ServerProcess(_await_port(process, log_path), process, log_path, stage_names)
             _wait_ready(server)
             yield server
         finally:
             _stop(process)
 
 
+def _await_port(process: subprocess.Popen[bytes], log_path: Path) -> int:
+    """The port that the system gave the server: one found before may be another's by now."""
+    for _ in _moments(process):
+        if found := _LISTENING.search(log_path.read_text(errors="replace")):
+            return int(found[1])
+    raise _not_ready(log_path)
+
+
 def _wait_ready(server: ServerProcess) -> None:
-    give_up_at = time.monotonic() + _START_TIMEOUT_S
-    while time.monotonic() < give_up_at and server.process.poll() is None:
+    for _ in _moments(server.process):
         with contextlib.suppress(OSError):
             if _get(server.port, "/ready")[0] == 200:
                 return
+    raise _not_ready(server.log_path)
+
+
+def _moments(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Moments to look at a process that starts, until it has ended or had enough time."""
+    give_up_at = time.monotonic() + _START_TIMEOUT_S
+    while time.monotonic() < give_up_at and process.poll() is None:
+        yield
         time.sleep(_POLL_S)
-    log = server.log_path.read_text(errors="replace")[-_LOG_TAIL_CHARS:]
-    raise RuntimeError(f"the server did not get ready; its log ends with:\n{log}")
+
+
+def _not_ready(log_path: Path) -> RuntimeError:
+    log = log_path.read_text(errors="replace")[-_LOG_TAIL_CHARS:]
+    return RuntimeError(f"the server did not get ready; its log ends with:\n{log}")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -105,10 +123,3 @@ def _get(port: int, path: str) -> tuple[int, str]:
         return response.status, response.read().decode()
     finally:
         connection.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -109,6 +109,9 @@ class _OnePassage:
         passage, self._passage = self._passage, None
         return passage
 
+    def closing(self) -> None:
+        """Nothing follows the last passage."""
+
     @property
     def is_empty(self) -> bool:
         return self._passage is None

@@ -28,13 +28,13 @@ def shipped_weights() -> Path:
 
 
 class TwoPasses:
-    """Writes prosody tokens for many sentences at once."""
+    """Writes prosody tokens for many sentences at once, in float32 as the stage does."""
 
     def __init__(self, folder: Path) -> None:
         from transformers import Qwen3ForCausalLM
 
         torch.set_num_threads(1)
-        self._model: Any = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
+        self._model: Any = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32)
         self._model.eval()
 
     def write(

@@ -17,7 +17,7 @@ from engine.argument_checks import check_arguments
 from engine.buffering import stage_reports
 from engine.call_order import CallOrder
 from engine.config import EngineConfig
-from engine.engine_host import EngineHost, call_on
+from engine.engine_host import EngineHost
 from engine.errors import (
     InvalidRequestError,
     UnavailableError,
@@ -45,6 +45,7 @@ from engine.outputs import (
 from engine.pipeline import PipelineConfig, Voice, load_voices
 from engine.request_table import OpenRequest
 from engine.trace import current_trace
+from engine.wake_ups import call_on
 
 
 class AsyncOmniEngine(EngineHost):
@@ -337,8 +338,8 @@ class AsyncOmniEngine(EngineHost):
         event = asyncio.Event()
         self._abort_waiters[abort_id] = lambda: call_on(loop, event.set)
         if not self._orchestrator.submit(AbortMessage(list(request_ids), abort_id)):
-            del self._abort_waiters[abort_id]
-            return  # the orchestrator has ended, and everything with it
+            self._abort_waiters.pop(abort_id, None)  # unless the orchestrator's end has answered
+            return  # it has ended, and everything with it
         await event.wait()
         for request_id in request_ids:
             self._table.forget(request_id)
@@ -388,7 +389,7 @@ class AsyncOmniEngine(EngineHost):
         abort_id = next(self._abort_ids)
         self._abort_waiters[abort_id] = lambda: self._table.forget(request_id)
         if not self._orchestrator.submit(AbortMessage([request_id], abort_id)):
-            self._abort_waiters.pop(abort_id)()
+            self._abort_waiters.pop(abort_id, lambda: None)()
 
 
 def _refuse_given(**arguments: Any) -> None:

@@ -30,10 +30,12 @@ from engine.orchestrator.snapshot import Snapshot
 from engine.output_queue import is_terminal
 from engine.pipeline import PipelineConfig
 from engine.request_table import RequestTable
+from engine.wake_ups import WakeUps, call_on
 
 # Input processing is pure Python: more threads than this would only take turns.
 _NUM_INPUT_THREADS = 2
-_CENSUS_TIMEOUT_S = 10.0
+# Longer than a replica may hang before its heartbeat is missed: until then it is waited for.
+_CENSUS_TIMEOUT_S = 60.0
 _CENSUS_INTERVAL_S = 0.005
 
 T = TypeVar("T")
@@ -48,6 +50,7 @@ class EngineHost:
         self._admission = AdmissionController(self.config.max_running, self.config.max_waiting)
         self._lock = threading.Lock()
         self._table = RequestTable()
+        self._wake_ups = WakeUps()  # of the orchestrator's thread
         self._abort_ids = itertools.count(1)
         self._abort_waiters: dict[int, Callable[[], None]] = {}
         self._state_waiters: list[Callable[[], None]] = []
@@ -58,6 +61,7 @@ class EngineHost:
             pipeline,
             self.config,
             self._deliver,
+            self._wake_ups.carry_out,
             self._abort_answered,
             self._ended,
             self._state_changed,
@@ -162,7 +166,7 @@ class EngineHost:
             self.metrics.preprocess_s.observe(message.preprocess_ms / 1000)
         if is_terminal(message):
             self._table.end(request)
-        request.queue.put(message)
+        request.queue.put(message, self._wake_ups)
 
     def _abort_answered(self, message: AbortedMessage) -> None:
         wake = self._abort_waiters.pop(message.abort_id, None)
@@ -182,6 +186,7 @@ class EngineHost:
         self._table.close(reason)
         for request_id in self._table.live_ids():
             self._deliver(ErrorMessage(request_id, "unavailable", reason))
+        self._wake_ups.carry_out()
         for abort_id in list(self._abort_waiters):
             self._abort_answered(AbortedMessage(abort_id))
         self._state_changed(self.snapshot)
@@ -213,8 +218,3 @@ class EngineHost:
             assert time.monotonic() < give_up_at, "a replica does not answer"
             time.sleep(_CENSUS_INTERVAL_S)
         return found
-
-
-def call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop has been closed; nobody waits any more
-        loop.call_soon_threadsafe(function)

@@ -60,7 +60,7 @@ class StageRequest(Message, tag="stage_request"):
     again. Speech begins anew at ``cut_position``: at 0, and where an interrupt cut it. A
     ``suspect`` was running when its last replica died: it is stepped alone, in a trial, until it is
     past what it had done. The ``group_size`` requests of one ``group_id`` are stepped together or
-    not at all.
+    not at all. What an ``is_final_stage`` makes goes to the caller alone.
 
     For a language model ``lora`` is the LoRA that the caller asked for, the passages before
     ``first_passage`` were made of inputs that are done with, those before ``open_passage`` have
@@ -86,6 +86,7 @@ class StageRequest(Message, tag="stage_request"):
     num_sent: int = 0
     paused: bool = False
     suspect: bool = False
+    is_final_stage: bool = False
     lora: str | None = None
     first_passage: int = 0
     open_passage: int = 0

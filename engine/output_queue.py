@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from engine.buffering import StageReports
 from engine.messages import AckMessage, ErrorMessage, OutputMessage, ToCaller, output_size
+from engine.wake_ups import WakeUps
 
 # First and last sample of a word in the request's audio, first and last character in its text.
 Word: TypeAlias = Sequence[int]
@@ -45,8 +46,11 @@ class OutputQueue:
         self._num_reported = dict.fromkeys(stages, 0)
         self._words: deque[Word] = deque(maxlen=_MAX_WORDS)
 
-    def put(self, message: ToCaller) -> None:
-        """Add a message. Called on the orchestrator's thread."""
+    def put(self, message: ToCaller, wake_ups: WakeUps) -> None:
+        """Add a message; whoever waits for it is told with ``wake_ups``.
+
+        Called on the orchestrator's thread.
+        """
         with self._lock:
             if isinstance(message, AckMessage) and message.kind == "interrupt":
                 self._cut(message)
@@ -56,11 +60,7 @@ class OutputQueue:
                 self._messages.append(message)
             waiter, self._waiter = self._waiter, None
         if waiter is not None:
-            loop, future = waiter
-            try:
-                loop.call_soon_threadsafe(_wake, future)
-            except RuntimeError:
-                return  # the reader's loop has been closed; nobody waits any more
+            wake_ups.add(*waiter)
 
     async def get(self) -> ToCaller:
         """The next message; waits for it. Only one reader at a time."""
@@ -142,8 +142,3 @@ def is_terminal(message: ToCaller) -> bool:
             return message.fatal
         case _:
             return False
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

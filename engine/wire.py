@@ -7,8 +7,9 @@ and unknown tags are errors.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from engine.messages import FromReplica, ToReplica
 
 Frame: TypeAlias = bytes | memoryview
+T = TypeVar("T")
 
 _ARRAY_EXT = 1
 
@@ -52,26 +54,50 @@ def encode_value(value: Any) -> list[Frame]:
 
 def decode_value(frames: Sequence[Frame], kind: Any) -> Any:
     """What ``encode_value`` made frames of. Raises ``MessageDecodeError``, whatever the frames."""
-
-    def ext_hook(code: int, data: memoryview) -> object:
-        if code != _ARRAY_EXT:
-            raise MessageDecodeError(f"unknown extension {code}")
-        number, dtype, shape = msgspec.msgpack.decode(data, type=tuple[int, str, tuple[int, ...]])
-        return np.frombuffer(frames[number], np.dtype(dtype)).reshape(shape)
-
-    try:
-        return msgspec.msgpack.decode(frames[0], type=kind, ext_hook=ext_hook)
-    except Exception as error:  # nested too deep, a dtype that is no dtype: all of it is garbage
-        raise MessageDecodeError(f"not a message of this protocol: {error}") from error
+    return _decode(frames, msgspec.msgpack.Decoder(kind, ext_hook=_array))
 
 
 def decode_to_replica(frames: Sequence[Frame]) -> ToReplica:
     """A message for a replica. Raises ``MessageDecodeError``. Arrays are read-only views."""
-    message: ToReplica = decode_value(frames, ToReplica)
-    return message
+    return _decode(frames, _to_replica)
 
 
 def decode_from_replica(frames: Sequence[Frame]) -> FromReplica:
     """A message of a replica. Raises ``MessageDecodeError``. Arrays are read-only views."""
-    message: FromReplica = decode_value(frames, FromReplica)
-    return message
+    return _decode(frames, _from_replica)
+
+
+class _Decoding(threading.local):
+    """The frames of the message that this thread decodes: a decoder's hook is not told them."""
+
+    frames: Sequence[Frame] = ()
+
+
+_decoding = _Decoding()
+
+
+def _array(code: int, data: memoryview) -> object:
+    if code != _ARRAY_EXT:
+        raise MessageDecodeError(f"unknown extension {code}")
+    number, dtype, shape = _head.decode(data)
+    return np.frombuffer(_decoding.frames[number], np.dtype(dtype)).reshape(shape)
+
+
+# Made once: to make one for a union of messages takes five times as long as to read a message.
+_head = msgspec.msgpack.Decoder(tuple[int, str, tuple[int, ...]])
+_to_replica: msgspec.msgpack.Decoder[ToReplica] = msgspec.msgpack.Decoder(
+    ToReplica, ext_hook=_array
+)
+_from_replica: msgspec.msgpack.Decoder[FromReplica] = msgspec.msgpack.Decoder(
+    FromReplica, ext_hook=_array
+)
+
+
+def _decode(frames: Sequence[Frame], decoder: msgspec.msgpack.Decoder[T]) -> T:
+    _decoding.frames = frames
+    try:
+        return decoder.decode(frames[0])
+    except Exception as error:  # nested too deep, a dtype that is no dtype: all of it is garbage
+        raise MessageDecodeError(f"not a message of this protocol: {error}") from error
+    finally:
+        _decoding.frames = ()

@@ -10,6 +10,8 @@ microphone, aplay the loudspeaker.
 
 import asyncio
 import os
+import shutil
+import sys
 from asyncio.subprocess import PIPE, create_subprocess_exec
 from datetime import datetime
 
@@ -32,9 +34,13 @@ async def listen(session: RealtimeSession) -> None:
     assert microphone.stdout
     while piece := await microphone.stdout.read(4800):
         await session.send_audio(piece)
+    if await microphone.wait():
+        sys.exit("arecord has failed: is there a microphone?")
 
 
 async def main() -> None:
+    if missing := [name for name in ("arecord", "aplay") if shutil.which(name) is None]:
+        sys.exit(f"{' and '.join(missing)} cannot be found: apt install alsa-utils")
     agent = RealtimeAgent(name="clock", instructions="Be brief.", tools=[time_of_day])
     runner, player = RealtimeRunner(agent), None
     async with await runner.run(model_config={"url": URL, "api_key": KEY}) as session:

@@ -105,7 +105,7 @@ def create_app(
         hearing = TranscriptionService(transcriber, decoders, metrics, settings)
     speech = SpeechService(engine, encoders, metrics, settings)
     _add_routes(app, life, speech, hearing)
-    _add_talk(app, talker, speech, decoders, keys)
+    _add_talk(app, talker, transcriber, speech, decoders, keys)
     _add_middleware(app, metrics, settings, keys)
     _describe_bodies(app)
     return app
@@ -157,6 +157,7 @@ def _add_routes(
 def _add_talk(
     app: FastAPI,
     talker: ServedEngine | None,
+    transcriber: ServedEngine | None,
     speech: SpeechService,
     decoders: DecoderPool,
     keys: EphemeralKeys,
@@ -164,12 +165,12 @@ def _add_talk(
     talk = chat = None
     stages = None if talker is None else find_stages(talker.engine.pipeline)
     if talker is not None and stages is not None:
-        talk = TalkService(talker.engine, stages, speech.encoders, speech.settings)
+        talk = TalkService(talker.engine, stages, speech.encoders, speech.settings, transcriber)
         fetcher = AudioFetcher(speech.settings.audio_url_hosts)
         chat = ChatService(talk, decoders, speech.metrics, AudioShelf(), fetcher)
     app.include_router(chat_routes(talker, chat))
     app.include_router(realtime_routes(talker, talk, keys))
-    is_live = talk is not None and talk.stages.writing is not None
+    is_live = talk is not None and talk.stages.is_live
     app.include_router(page_routes(talker.engine if talker is not None and is_live else None))
 
 

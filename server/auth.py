@@ -1,4 +1,6 @@
-"""API keys. Without a configured key the server is open and any ``Authorization`` is accepted."""
+"""API keys. Without a configured key the server is open and any ``Authorization`` is accepted, but
+for a short-lived key that has expired: the session that it was made for is not to be had any more.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +47,13 @@ class ApiKeys:
 
     def check(self, scope: Scope) -> None:
         """Raise unless the request may pass. ``scope``'s path must be in its canonical form."""
-        if not self._digests or _is_open(scope):
+        if _is_open(scope):
             return
         presented = presented_key(scope)
+        if self._has_expired(presented, scope):
+            raise AuthenticationError("the short-lived API key has expired")
+        if not self._digests:
+            return
         if presented is None and _may_follow(scope):
             scope[_LOCKED] = True
             return
@@ -66,9 +72,17 @@ class ApiKeys:
 
     def _was_issued(self, presented: bytes, scope: Scope) -> bool:
         """A short-lived key opens a realtime session, and nothing else."""
-        is_session = scope["type"] == "websocket" and scope["path"] == REALTIME_PATH
-        return is_session and (
-            self._ephemeral is not None and self._ephemeral.find(presented) is not None
+        return (
+            self._ephemeral is not None
+            and _is_session(scope)
+            and self._ephemeral.find(presented) is not None
+        )
+
+    def _has_expired(self, presented: bytes | None, scope: Scope) -> bool:
+        return (
+            self._ephemeral is not None
+            and _is_session(scope)
+            and self._ephemeral.has_expired(presented)
         )
 
 
@@ -91,6 +105,10 @@ def presented_key(scope: Scope) -> bytes | None:
 def is_locked(scope: Scope) -> bool:
     """Whether a WebSocket was let through although it has not shown its key."""
     return bool(scope.get(_LOCKED))
+
+
+def _is_session(scope: Scope) -> bool:
+    return bool(scope["type"] == "websocket" and scope["path"] == REALTIME_PATH)
 
 
 def _may_follow(scope: Scope) -> bool:

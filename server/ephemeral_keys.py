@@ -13,6 +13,8 @@ from typing import Any
 PREFIX = "ek_"
 # The oldest goes first: a client that asks for keys without end loses its own.
 _MAX_KEYS = 10_000
+# How many that have expired are told from those that were never issued: 32 bytes of each.
+_MAX_EXPIRED = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +27,12 @@ class IssuedKey:
 
 
 class EphemeralKeys:
-    """The keys that are valid now, in memory: after a restart there are none."""
+    """The keys that were issued, in memory: after a restart there are none."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._keys: OrderedDict[bytes, IssuedKey] = OrderedDict()
+        self._expired: OrderedDict[bytes, None] = OrderedDict()
 
     def issue(self, seconds: float, session: dict[str, Any]) -> IssuedKey:
         """A new key for so many seconds."""
@@ -50,10 +53,21 @@ class EphemeralKeys:
         key = self._keys.get(_digest(presented))
         return key if key is not None and key.expires_at > self._clock() else None
 
+    def has_expired(self, presented: bytes | None) -> bool:
+        """Whether the key was issued here, and is valid no more."""
+        if presented is None:
+            return False
+        digest = _digest(presented)
+        key = self._keys.get(digest)
+        return digest in self._expired if key is None else key.expires_at <= self._clock()
+
     def _drop_expired(self) -> None:
         now = self._clock()
         for digest in [d for d, key in self._keys.items() if key.expires_at <= now]:
             del self._keys[digest]
+            self._expired[digest] = None
+        while len(self._expired) > _MAX_EXPIRED:
+            self._expired.popitem(last=False)
 
 
 def _digest(key: bytes) -> bytes:

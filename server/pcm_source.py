@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 
 from engine.errors import InvalidRequestError, StageFailedError
 from engine.outputs import OmniRequestOutput
@@ -15,8 +15,9 @@ _BYTES_PER_SAMPLE = 2
 class PcmSource:
     """A request's audio, its warnings, words and sentences, and its meter.
 
-    ``warnings`` are complete once the first piece is there; a word comes with or before the piece
-    in which it begins. ``sentences``: first and last character of each that has begun.
+    ``warnings``: those of the request are there with the first piece, each of the text with the
+    piece that it belongs to, or behind the last. A word comes with or before the piece in which it
+    begins. ``sentences``: first and last character of each that has begun.
     """
 
     def __init__(self, outputs: AsyncIterator[OmniRequestOutput], meter: ListenerMeter) -> None:
@@ -38,7 +39,8 @@ class PcmSource:
         empty file would look like a success.
         """
         async for output in self._outputs:
-            self.warnings += output.warnings
+            self._warn(output.warnings)
+            self._warn(output.payload.get("warnings", ()))
             self._new_words += read_words(output.payload.get("words", ()))
             self._note_sentence(output.payload.get("sentence"))
             if output.audio is not None and output.num_samples:
@@ -47,6 +49,11 @@ class PcmSource:
         self.meter.finish()
         if not self.meter.num_samples:
             raise StageFailedError("the model made no audio for this text")
+
+    def _warn(self, warnings: Iterable[str]) -> None:
+        """Each is told once: there are few kinds, whatever the text."""
+        new = [warning for warning in warnings if warning not in self.warnings]
+        self.warnings += tuple(dict.fromkeys(new))
 
     def _note_sentence(self, sentence: Sequence[int] | None) -> None:
         if sentence is None:

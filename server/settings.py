@@ -50,8 +50,8 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     ``*.example.com``, ``*`` for all; with a port other than the usual ones ``name:port``), and then
     only where they have public addresses.
     ``max_upload_bytes`` bounds a recording, which goes to the disk: three hours of uncompressed
-    speech fit. One of which nothing comes for ``upload_timeout_s``, or less than
-    4 kB a second from then on, loses its place.
+    speech fit. A recording or a chat request of which nothing comes for ``upload_timeout_s``, or
+    less than 4 kB a second from then on, loses its place.
     """
 
     host: str = "127.0.0.1"

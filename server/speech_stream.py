@@ -123,12 +123,14 @@ class SpeechResponse(Response):
     async def _send_events(
         self, pcm: AsyncIterator[memoryview], source: PcmSource, sender: BodySender
     ) -> None:
+        num_told = 0
         async with (
             aclosing(self._encoded(pcm)) as body,
             aclosing(sse.mark_idle(body, sse.IDLE_S)) as parts,
         ):
             async for data in parts:
                 if not sender.is_started:
+                    num_told = len(source.warnings)
                     await sender.start(_event_headers(source))
                 if self._plan.has_words and (words := source.take_words()):
                     await sender.write(
@@ -139,7 +141,8 @@ class SpeechResponse(Response):
                 else:
                     await sender.write_audio(sse.audio_delta(data))
         num_output = self._plan.num_output_tokens(source.meter.audio_s)
-        await sender.write(sse.audio_done(self._plan.num_input_tokens, num_output))
+        late = source.warnings[num_told:]
+        await sender.write(sse.audio_done(self._plan.num_input_tokens, num_output, late))
         await sender.finish()
 
     async def _send_complete(

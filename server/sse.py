@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, TypeVar
 
 CONTENT_TYPE = "text/event-stream"
@@ -26,14 +26,17 @@ def audio_delta(audio: bytes | memoryview) -> bytes:
     return b'data: {"type":"speech.audio.delta","audio":"' + base64.b64encode(audio) + b'"}\n\n'
 
 
-def audio_done(num_input_tokens: int, num_output_tokens: int) -> bytes:
-    """``speech.audio.done`` with its usage."""
+def audio_done(
+    num_input_tokens: int, num_output_tokens: int, warnings: Sequence[str] = ()
+) -> bytes:
+    """``speech.audio.done`` with its usage, and the warnings that came too late for the headers."""
     usage = {
         "input_tokens": num_input_tokens,
         "output_tokens": num_output_tokens,
         "total_tokens": num_input_tokens + num_output_tokens,
     }
-    return event({"type": "speech.audio.done", "usage": usage})
+    told = {"warnings": list(warnings)} if warnings else {}
+    return event({"type": "speech.audio.done", "usage": usage, **told})
 
 
 def timestamps(words: list[dict[str, Any]], decoder_delay_ms: int) -> bytes:

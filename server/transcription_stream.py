@@ -144,10 +144,11 @@ class TranscriptionResponse(Response):
 
     def _events(self, transcript: Transcript, passage: Passage) -> list[dict[str, Any]]:
         events = []
-        for segment, delta in transcript.add(passage):
+        first = len(transcript.segments)
+        for number, (segment, delta) in enumerate(transcript.add(passage), first):
             events.append(delta_event(self._plan, segment, delta))
             if self._plan.has_segments:
-                events.append(segment_event(segment, len(transcript.segments)))
+                events.append(segment_event(segment, number))
         return events
 
     async def _fail(self, error: Exception, context: RequestContext, sender: BodySender) -> None:

@@ -26,8 +26,12 @@ class ScriptedLlm:
         """When each of them came and when its tokens left, in seconds of ``time.monotonic``."""
         return self._get("times")
 
+    def go(self) -> None:
+        """Let it go on where its script has it wait."""
+        self._get("go")
+
     def _get(self, path: str) -> list[dict[str, Any]]:
-        with urllib.request.urlopen(f"{self.base_url}/{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.base_url}/{path}", timeout=60) as answer:
             found: list[dict[str, Any]] = json.load(answer)
         return found
 

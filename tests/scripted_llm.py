@@ -10,13 +10,15 @@ The last message decides, line by line:
     status CODE           refuse with this status
     break                 end the connection in the middle
     hang                  say nothing more
+    wait                  say nothing more until ``/go`` is asked for
     stop REASON           the finish reason, else "stop" or "tool_calls"
 
 A word that is the name of a tool of the request calls it. Anything else is answered by REPLY, or
 without one by "You said: ..." and those words, NUM_TIMES over; a tool's result by "It is: ...".
 
 ``GET /asked`` shows the bodies so far, ``GET /times`` for each of them, in seconds of
-CLOCK_MONOTONIC, when it came and when each token of its answer was sent.
+CLOCK_MONOTONIC, when it came and when each token of its answer was sent. ``GET /go`` lets all go on
+that wait, now and later.
 """
 
 from __future__ import annotations
@@ -53,8 +55,11 @@ class Handler(BaseHTTPRequestHandler):
     reply: ClassVar[str] = ""
     asked: ClassVar[list[dict[str, Any]]] = []
     times: ClassVar[list[dict[str, Any]]] = []
+    may_go_on: ClassVar[threading.Event] = threading.Event()
 
     def do_GET(self) -> None:
+        if self.path.endswith("/go"):
+            Handler.may_go_on.set()
         self._answer(200, Handler.times if self.path.endswith("/times") else Handler.asked)
 
     def do_POST(self) -> None:
@@ -102,6 +107,8 @@ class Handler(BaseHTTPRequestHandler):
                 return
             elif word == "hang":
                 threading.Event().wait()
+            elif word == "wait":
+                Handler.may_go_on.wait()
             elif word == "stop":
                 reason = rest
         self._chunk({}, finish_reason=reason)
@@ -151,7 +158,7 @@ def _script(message: dict[str, Any]) -> list[tuple[str, str]]:
     text = _text(message)
     if message["role"] == "tool":
         return [("say", f"It is: {text}.")]
-    words = ("say", "think", "call", "status", "break", "hang", "stop")
+    words = ("say", "think", "call", "status", "break", "hang", "wait", "stop")
     lines = [line.partition(" ") for line in text.splitlines()]
     script = [(word, rest.encode().decode("unicode_escape")) for word, _, rest in lines]
     if script and all(word in words for word, _ in script):

@@ -85,7 +85,7 @@ def test_the_gpu_image_is_built_on_the_vllm_that_the_project_supports() -> None:
     extras = re.findall(
         r"optional-dependencies'\]\['([\w-]+)'\]", (ROOT / "Dockerfile.gpu").read_text()
     )
-    assert set(extras) == {"codec", "vllm"}
+    assert set(extras) == {"asr", "codec", "vllm"}
 
 
 def service(profile: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ ALLOWED = {
     "engine": (),
     "worker": (
         "engine.messages",
+        "engine.lanes",
         "engine.wire",
         "engine.pipeline",
         "engine.errors",

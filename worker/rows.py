@@ -55,6 +55,9 @@ class RowStage(Generic[AnyRow]):
     def abort(self, request_id: str) -> None:
         self._rows.pop(request_id, None)
 
+    def abandon(self, request_id: str) -> None:
+        """For a stage whose steps take long to override."""
+
     def has_work(self, request_id: str) -> bool:
         row = self._rows.get(request_id)
         return row is not None and row.has_work

@@ -86,9 +86,10 @@ class StepOutput:
 class StageModel(Protocol):
     """A model that computes in batched steps.
 
-    Everything but ``step`` is called on the loop's thread, never for a request whose step is
-    running. ``step`` runs on up to ``steps_in_flight`` threads at once, over disjoint batches.
-    ``add`` and ``update`` may raise ``engine.errors.VoxloomError`` to refuse the request.
+    Everything but ``step`` is called on the loop's thread, and but for ``abandon`` never for a
+    request whose step is running. ``step`` runs on up to ``steps_in_flight`` threads at once,
+    over disjoint batches. ``add`` and ``update`` may raise ``engine.errors.VoxloomError`` to refuse
+    the request.
     """
 
     def add(self, request: StageRequest) -> None: ...
@@ -101,6 +102,13 @@ class StageModel(Protocol):
 
     def abort(self, request_id: str) -> None:
         """Let go of a request; also called for one that has finished or failed."""
+        ...
+
+    def abandon(self, request_id: str) -> None:
+        """Nobody wants what the running step makes of this request: it may end early.
+
+        ``abort`` follows when it has ended, whatever it returned.
+        """
         ...
 
     def has_work(self, request_id: str) -> bool:

@@ -203,6 +203,7 @@ class StepLoop:
                 self._drop(request_id)
         for request_id in running:
             self._deferred.setdefault(request_id, []).append(StageAbort([request_id]))
+            self._model.abandon(request_id)
         released = [r for r in message.request_ids if r not in running]
         if released:
             # On the data lane, behind what these requests have sent: after it nothing comes.

@@ -255,6 +255,7 @@ class RequestRecord:
             num_sent=progress.num_sent,
             paused=self.is_paused,
             suspect=progress.is_suspect,
+            is_final_stage=stage_id == submission.final_stage_id,
             lora=submission.lora if is_first else None,
             first_passage=progress.first_passage,
             open_passage=progress.open_passage,

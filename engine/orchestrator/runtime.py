@@ -19,6 +19,7 @@ import zmq
 
 from engine.config import EngineConfig
 from engine.errors import ConfigError
+from engine.lanes import can_receive
 from engine.messages import (
     AbortedMessage,
     Hello,
@@ -67,8 +68,9 @@ T = TypeVar("T")
 class Orchestrator:
     """Runs the core on its own thread. ``submit`` may be called from any thread.
 
-    ``deliver``, ``abort_answered``, ``ended`` and ``state_changed`` are called on the
-    orchestrator's thread and must neither block nor raise. Raises ``ConfigError`` if the pipeline
+    ``deliver``, ``delivered`` (after all that one message made it deliver), ``abort_answered``,
+    ``ended`` and ``state_changed`` are called on the orchestrator's thread and must neither block
+    nor raise. Raises ``ConfigError`` if the pipeline
     asks for other machines and the engine's settings do not let it.
     """
 
@@ -77,6 +79,7 @@ class Orchestrator:
         pipeline: PipelineConfig,
         config: EngineConfig,
         deliver: Callable[[ToCaller], None],
+        delivered: Callable[[], None],
         abort_answered: Callable[[AbortedMessage], None],
         ended: Callable[[str], None],
         state_changed: Callable[[Snapshot], None],
@@ -85,6 +88,7 @@ class Orchestrator:
         self._pipeline = pipeline
         self._config = config
         self._deliver = deliver
+        self._delivered = delivered
         self._abort_answered = abort_answered
         self._ended = ended
         self._state_changed = state_changed
@@ -239,7 +243,7 @@ class Orchestrator:
 
     def _read(self, socket: zmq.Socket[bytes], *, is_control: bool) -> None:
         for _ in range(_READ_BURST):
-            if not int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            if not can_receive(socket):
                 return
             identity, *frames = socket.recv_multipart(zmq.NOBLOCK)
             if identity.startswith(JOIN_PREFIX):
@@ -301,6 +305,7 @@ class Orchestrator:
                 self._carry_out_one(self._effects.popleft())
         finally:
             self._is_carrying_out = False
+            self._delivered()
 
     def _carry_out_one(self, effect: Effect) -> None:
         match effect:

@@ -111,7 +111,7 @@ async def _write_speech(
     progress = Progress(engine.pipeline.sample_rate)
     async with aclosing(outputs):
         async for output in outputs:
-            for warning in output.warnings:
+            for warning in (*output.warnings, *output.payload.get("warnings", ())):
                 print(f"voxloom: warning: {warning}", file=sys.stderr)
             if output.audio is not None:
                 await asyncio.to_thread(sink.write, output.audio)

@@ -18,9 +18,10 @@ from server.schemas.errors import ErrorBody
 from server.sse import CONTENT_TYPE as EVENT_STREAM
 from server.talk.chat_plan import ChatPlan, plan_chat
 from server.talk.chat_stream import ChatResponse, ChatService
+from server.uploads import admit_upload, impatient
 
 CHAT_PATH = "/v1/chat/completions"
-_ERRORS = (400, 401, 404, 413, 415, 429, 500, 503, 504)
+_ERRORS = (400, 401, 404, 408, 413, 415, 429, 500, 503, 504)
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The answer, or the events that carry it.",
@@ -54,15 +55,22 @@ def chat_routes(served: ServedEngine | None, service: ChatService | None) -> API
         if service is None or served is None:
             raise no_cascade()
         check_content_type(request.headers.get("content-type"))
-        body = await request.body()
-        await served.ready()
-        if len(body) > SMALL_BYTES:
-            plan = await asyncio.to_thread(_plan, body, service)
-        else:
-            plan = _plan(body, service)
-        return ChatResponse(service, plan)
+        ticket = await admit_upload(request, served)
+        try:
+            return ChatResponse(service, await _read_plan(request, service), ticket)
+        except BaseException:
+            ticket.release()
+            raise
 
     return router
+
+
+async def _read_plan(request: Request, service: ChatService) -> ChatPlan:
+    receive = impatient(request.receive, service.talk.settings.upload_timeout_s, "messages")
+    body = await Request(request.scope, receive).body()
+    if len(body) > SMALL_BYTES:
+        return await asyncio.to_thread(_plan, body, service)
+    return _plan(body, service)
 
 
 def _plan(body: bytes, service: ChatService) -> ChatPlan:

@@ -25,7 +25,7 @@ from server.schemas.realtime import ClientSecretRequest, ExpiresAfter
 from server.sessions.realtime.session import RealtimeSession
 from server.sessions.realtime.spec import SessionSpec
 from server.talk.realtime_socket import RealtimeSocket
-from server.talk.service import TalkService
+from server.talk.service import TalkService, no_recogniser
 
 _ERRORS = (400, 401, 404, 413, 415, 500, 503)
 _RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -99,7 +99,9 @@ class RealtimeDesk:
         }
 
     def _session(self, kind: str, model: str, initial: dict[str, Any] | None) -> RealtimeSession:
-        engine = self._service.engine
+        engine, stages = self._service.engine, self._service.stages
+        if kind == "transcription" and not self._service.writes_down:
+            raise no_recogniser()
         spec = SessionSpec(
             model=model[:_MAX_MODEL_CHARS] or engine.pipeline.name,
             voice=engine.voices[0].id,
@@ -107,6 +109,7 @@ class RealtimeDesk:
             lifetime_s=_LIFETIME_S,
             expires_at=int(time.time() + _LIFETIME_S),
             initial=initial,
+            model_hears=stages.hears_itself,
         )
         return RealtimeSession(spec, self._voices)
 
@@ -117,7 +120,7 @@ def realtime_routes(
     """The routes, bound to their service; without one they say how to get it."""
     router = APIRouter()
     desk = None
-    if service is not None and service.stages.writing is not None:
+    if service is not None and service.stages.is_live:
         desk = RealtimeDesk(service, keys)
     missing = no_cascade if service is None else no_live_ear
 
@@ -161,7 +164,7 @@ def no_cascade() -> NotFoundError:
 def no_live_ear() -> NotFoundError:
     """What a server answers whose model hears messages, and no live stream."""
     return NotFoundError(
-        "this server's model hears whole messages: ask POST /v1/chat/completions, or start the "
-        "server with a cascade for live conversations",
+        "this server's model hears whole messages: ask POST /v1/chat/completions, or put a stage "
+        "named vad in front of its pipeline, as those that ship have it",
         code="no_realtime",
     )

@@ -143,7 +143,7 @@ class SpeechRequest(SpokenText):
             description="audio: the body is the file, sent as it is made. sse: server-sent events "
             "speech.audio.delta (base64) and speech.audio.done. The usage in the last event counts "
             "one input token per four characters of input, rounded up, and one output token per "
-            "50 ms of audio, rounded up."
+            "50 ms of audio, rounded up; its warnings are those that came too late for the header."
         ),
     ] = None
     stream: Annotated[

@@ -16,24 +16,32 @@ from server.engine_port import EnginePort
 from server.sessions.spoken import WordTime, read_words
 
 # Names of the stages in a pipeline file: a cascade writes down what it hears, an omni model hears.
-_WRITING, _HEARING, _THINKING = "whisper", "hear", "think"
+_LISTENING, _WRITING, _HEARING, _THINKING = "vad", "whisper", "hear", "think"
 
 
 @dataclass(frozen=True, slots=True)
 class CascadeStages:
     """Where in a cascade its parts are. A pipeline that has them can hold conversations.
 
-    Without ``writing`` its thinker gets the sound itself, not the words.
+    Without ``writing`` its thinker gets the sound itself, through ``hearing``, not the words.
+    ``is_live``: the first stage finds turns in live audio, which is what sessions need.
     """
 
     writing: int | None
+    hearing: int | None
     thinking: int
     speaking: int
+    is_live: bool
+
+    @property
+    def hears_itself(self) -> bool:
+        """The model gets sound as it is, and has no need of words."""
+        return self.writing is None
 
     @property
     def answering(self) -> int:
         """Where an answer begins: what is written down already is no business of the ears."""
-        return 0 if self.writing is None else self.thinking
+        return self.thinking if self.hearing is None else self.hearing
 
 
 def find_stages(pipeline: PipelineConfig) -> CascadeStages | None:
@@ -42,7 +50,14 @@ def find_stages(pipeline: PipelineConfig) -> CascadeStages | None:
     if _THINKING not in names or not {_WRITING, _HEARING} & set(names):
         return None
     writing = names.index(_WRITING) if _WRITING in names else None
-    return CascadeStages(writing, names.index(_THINKING), pipeline.final_stage_id)
+    return CascadeStages(
+        writing=writing,
+        hearing=names.index(_HEARING) if writing is None else None,
+        thinking=names.index(_THINKING),
+        speaking=pipeline.final_stage_id,
+        # What a cascade writes down is found by the stage before, whatever that is called.
+        is_live=writing is not None or names[0] == _LISTENING,
+    )
 
 
 @dataclass(frozen=True, slots=True)

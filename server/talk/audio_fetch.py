@@ -1,7 +1,9 @@
 """Fetches audio from addresses in chat messages, where the settings allow it.
 
 Bounded in time, in size and in redirects, each of which is checked as the first address is. What a
-client is told of a failure never holds more than it could find out by itself.
+client is told of a failure never holds more than it could find out by itself: what a public server
+answered, and else only that nothing could be read. Whether a name is known here, or leads into this
+network, is in the server's log.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import logging
 import socket
 import ssl
 import threading
@@ -17,10 +20,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 from engine.errors import InvalidRequestError
 from server.talk.public_hosts import AllowedHosts, RefusedUrlError, Target, check_public
+
+log = logging.getLogger("voxloom.server")
 
 TIMEOUT_S = 30.0
 _MAX_REDIRECTS = 3
@@ -78,8 +83,11 @@ class AudioFetcher:
                 return await asyncio.get_running_loop().run_in_executor(self._threads, job)
         except RefusedUrlError as error:
             raise InvalidRequestError(f"{param}: the URL {error}", param=param) from None
-        except (OSError, http.client.HTTPException, ValueError):
-            # A timeout is an OSError as well.
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            # A timeout is an OSError as well, and so is an address that is not public.
+            log.warning(
+                "%s: %s is not fetched: %s", param, _shown(url), error or type(error).__name__
+            )
             raise InvalidRequestError(f"{param}: the URL cannot be read", param=param) from None
 
     def check(self, url: str) -> None:
@@ -100,14 +108,14 @@ class AudioFetcher:
         raise RefusedUrlError(f"leads on more than {_MAX_REDIRECTS} times")
 
     def _left_s(self, ends_at: float) -> float:
-        """Of the time that a fetch has, redirects included. Raises ``RefusedUrlError``."""
+        """Of the time that a fetch has, redirects included. Raises ``TimeoutError``."""
         left_s = ends_at - time.monotonic()
         if left_s <= 0:
             raise self._too_late()
         return left_s
 
-    def _too_late(self) -> RefusedUrlError:
-        return RefusedUrlError(f"was not answered within {self._timeout_s:g} s")
+    def _too_late(self) -> TimeoutError:
+        return TimeoutError(f"nothing whole came within {self._timeout_s:g} s")
 
     def _connect(self, target: Target, ends_at: float) -> socket.socket:
         address = check_public(self._network.resolve(target.host, target.port))
@@ -160,6 +168,12 @@ class AudioFetcher:
             if response.status != 200:
                 raise RefusedUrlError(f"was answered with status {response.status}")
             return _read(response, max_bytes)
+
+
+def _shown(url: str) -> str:
+    """A URL for the log: no path, which may hold a secret, no control characters, bounded."""
+    parts = urlsplit(url)
+    return ascii(f"{parts.scheme}://{parts.netloc}"[:200])
 
 
 def _read(response: http.client.HTTPResponse, max_bytes: int) -> bytes:

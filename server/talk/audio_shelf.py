@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.errors import InvalidRequestError
+from server.json_body import quoted
 
 # OpenAI keeps audio for about an hour.
 LIFETIME_S = 3600
@@ -44,13 +45,16 @@ class AudioShelf:
             self._num_chars -= len(oldest.transcript)
         return answer.expires_at
 
-    def find(self, audio_id: str) -> str:
-        """The words of an answer. Raises ``InvalidRequestError`` if it is unknown or expired."""
+    def find(self, audio_id: str, param: str) -> str:
+        """The words of an answer.
+
+        Raises ``InvalidRequestError`` about ``param`` if it is unknown or expired.
+        """
         answer = self._answers.get(audio_id)
         if answer is None or answer.expires_at <= self._clock():
             raise InvalidRequestError(
-                f"there is no audio {audio_id[:64]!r}, or it has expired; answers are kept for "
-                f"{LIFETIME_S // 60} minutes",
-                param="messages",
+                f"{param}: there is no audio {quoted(audio_id)}, or it has expired; answers are "
+                f"kept for {LIFETIME_S // 60} minutes",
+                param=param,
             )
         return answer.transcript

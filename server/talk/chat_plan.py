@@ -12,6 +12,7 @@ from server.base64_pieces import decode_base64
 from server.engine_port import EnginePort
 from server.schemas.chat import ChatRequest
 from server.schemas.speech import VoiceRef
+from server.sendable import check_sendable
 from server.talk.audio_fetch import AudioFetcher
 from server.talk.audio_shelf import AudioShelf
 from server.talk.public_hosts import RefusedUrlError
@@ -82,6 +83,7 @@ def plan_chat(
     rate = engine.pipeline.sample_rate
     fmt = _format(request, speaks=speaks)
     heard: list[HeardPart] = []
+    check_sendable(request.messages, "messages")
     messages = [
         _read_message(message, f"messages[{index}]", heard, shelf)
         for index, message in enumerate(request.messages)
@@ -144,7 +146,7 @@ def _sampling(request: ChatRequest) -> dict[str, Any]:
     }
     if len(given) > _MAX_SAMPLING_FIELDS:
         raise InvalidRequestError(f"a request may have at most {_MAX_SAMPLING_FIELDS} more fields")
-    return given
+    return _sent_on(given)
 
 
 def _seed(given: Any) -> int | None:
@@ -156,7 +158,13 @@ def _seed(given: Any) -> int | None:
 def _tooling(request: ChatRequest) -> dict[str, Any]:
     names = ("tools", "tool_choice", "parallel_tool_calls")
     given = {name: getattr(request, name) for name in names}
-    return {name: value for name, value in given.items() if value not in (None, [])}
+    return _sent_on({name: value for name, value in given.items() if value not in (None, [])})
+
+
+def _sent_on(given: dict[str, Any]) -> dict[str, Any]:
+    for name, value in given.items():
+        check_sendable(value, name)
+    return given
 
 
 def _read_message(
@@ -168,8 +176,8 @@ def _read_message(
         raise _refuse(f"{path}.role", f"one of {', '.join(_ROLES)}")
     read = {key: value for key, value in message.items() if key not in ("audio", "refusal")}
     audio = message.get("audio")
-    if role == "assistant" and isinstance(audio, dict) and isinstance(audio.get("id"), str):
-        read["content"] = shelf.find(audio["id"])
+    if role == "assistant" and audio is not None:
+        read["content"] = _earlier_words(audio, f"{path}.audio.id", shelf)
         return read
     content = message.get("content")
     if isinstance(content, list):
@@ -180,6 +188,13 @@ def _read_message(
     elif not isinstance(content, str) and (content is not None or role != "assistant"):
         raise _refuse(f"{path}.content", "a string or a list of parts")
     return read
+
+
+def _earlier_words(audio: Any, path: str, shelf: AudioShelf) -> str:
+    audio_id = audio.get("id") if isinstance(audio, dict) else None
+    if not isinstance(audio_id, str):
+        raise _refuse(path, "the id of an earlier spoken answer")
+    return shelf.find(audio_id, path)
 
 
 def _read_part(part: Any, path: str, heard: list[HeardPart]) -> dict[str, Any]:

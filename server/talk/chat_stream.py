@@ -70,16 +70,20 @@ class ChatService:
 
 
 class ChatResponse(Response):
-    """Carries its plan out when it is sent, and closes the engine's generators whatever happens."""
+    """Carries its plan out when it is sent, and closes the engine's generators whatever happens.
 
-    def __init__(self, service: ChatService, plan: ChatPlan) -> None:
+    ``ticket`` is for the first thing that the engine is asked for; each other needs one of its own.
+    """
+
+    def __init__(self, service: ChatService, plan: ChatPlan, ticket: Ticket) -> None:
         super().__init__()
         self._service = service
         self._plan = plan
         self._completion = Completion(plan.model)
         self._spending = Spending()
         self._clips: list[Clip] = []
-        self._tickets: list[Ticket] = []
+        self._tickets = [ticket]
+        self._has_spare_ticket = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not await run_while_connected(self._reply(scope, send), receive):
@@ -112,7 +116,7 @@ class ChatResponse(Response):
             part = replace(
                 part, data=await self._service.fetcher.fetch(part.url, part.param, limit)
             )
-        if self._service.talk.stages.writing is not None:
+        if not self._service.talk.stages.hears_itself:
             part.part["text"] = await self._hear(part, context)
             return
         num_before = sum(map(len, self._clips))
@@ -296,7 +300,10 @@ class ChatResponse(Response):
 
     def _admit(self) -> Ticket:
         """A ticket that goes back when the response ends."""
-        self._tickets.append(self._service.talk.engine.admit())
+        if self._has_spare_ticket:
+            self._has_spare_ticket = False
+        else:
+            self._tickets.append(self._service.talk.engine.admit())
         return self._tickets[-1]
 
     def _deadline(self) -> float | None:

@@ -18,6 +18,8 @@ from server.engine_port import EnginePort
 from server.sessions.realtime.effects import ListeningOptions
 from server.talk.session_orders import hints_of
 
+# The stage that finds turns.
+_LISTENING = 0
 _MS_SAMPLES = SAMPLE_RATE // 1000
 # What the engine looks at in one step: other live streams wait no longer than for that.
 _MAX_PIECE_SAMPLES = 2 * SAMPLE_RATE
@@ -47,10 +49,13 @@ EarNews: TypeAlias = SpeechBegan | SpeechEnded | WordsFound
 
 
 class LiveEar:
-    """One live stream. ``start_ms``: where its audio begins, on the session's clock."""
+    """One live stream. ``start_ms``: where its audio begins, on the session's clock.
+
+    Without ``writing_stage`` turns are found, and nothing tells what they say.
+    """
 
     def __init__(
-        self, engine: EnginePort, writing_stage: int, request_id: str, start_ms: int
+        self, engine: EnginePort, writing_stage: int | None, request_id: str, start_ms: int
     ) -> None:
         self._engine = engine
         self._writing_stage = writing_stage
@@ -62,11 +67,12 @@ class LiveEar:
 
     async def open(self, options: ListeningOptions) -> None:
         """Raises ``VoxloomError``, also when the engine has no room for it."""
+        last = _LISTENING if self._writing_stage is None else self._writing_stage
         await self._engine.add_request_async(
             self._request_id,
-            {"mode": "live", "guesses": True} | _settings(options),
-            final_stage_id=self._writing_stage,
-            final_output_stage_ids=[0, self._writing_stage],
+            self._prompt(options),
+            final_stage_id=last,
+            final_output_stage_ids=sorted({_LISTENING, last}),
             resumable=True,
             ticket=self._engine.admit(),
         )
@@ -85,8 +91,8 @@ class LiveEar:
 
     async def change(self, options: ListeningOptions) -> None:
         """Go on with other options."""
-        prompt = {"mode": "live", "guesses": True} | _settings(options)
-        interaction = OmniInteractionPrompt(f"ear{next(self._event_ids)}", "update", prompt)
+        event_id = f"ear{next(self._event_ids)}"
+        interaction = OmniInteractionPrompt(event_id, "update", self._prompt(options))
         refusal = await self._engine.submit_interaction_async(self._request_id, interaction)
         if refusal is not None:
             refusal.check()
@@ -115,6 +121,13 @@ class LiveEar:
                 if written is not None:
                     yield WordsFound(_to_ms(written["first_sample"]), written["text"])
 
+    def _prompt(self, options: ListeningOptions) -> dict[str, Any]:
+        """Guesses, and what is known of the words, are for who writes them down."""
+        prompt = {"mode": "live", "detection": _detection(options)}
+        if self._writing_stage is None:
+            return prompt
+        return prompt | {"guesses": True} | hints_of(options.hints)
+
     def _convert(self, pcm: bytes, rate: int) -> Samples:
         """float32 [samples] at 16 kHz."""
         if self._resampler is None or rate != self._rate:
@@ -123,14 +136,13 @@ class LiveEar:
         return self._resampler.feed(np.frombuffer(pcm, "<i2").astype(np.float32) / 32768.0)
 
 
-def _settings(options: ListeningOptions) -> dict[str, Any]:
+def _detection(options: ListeningOptions) -> dict[str, Any]:
     rules = options.rules
-    detection = {
+    return {
         "threshold": rules.threshold,
         "prefix_padding_ms": rules.prefix_padding_ms,
         "silence_duration_ms": rules.silence_duration_ms,
     }
-    return {"detection": detection} | hints_of(options.hints)
 
 
 def _to_ms(sample: int) -> int:

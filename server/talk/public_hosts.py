@@ -29,6 +29,10 @@ class RefusedUrlError(ValueError):
     """An address that is not fetched; the message completes "the URL ..."."""
 
 
+class NotPublicError(OSError):
+    """A name that leads nowhere, or to what not everybody may reach: not for the client to know."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where a request goes. ``path`` begins with a slash and has the query."""
@@ -87,12 +91,13 @@ class AllowedHosts:
 def check_public(addresses: Sequence[str]) -> str:
     """The first of the addresses that a name has, if all of them are public.
 
-    Raises ``RefusedUrlError``.
+    Raises ``NotPublicError``.
     """
     if not addresses:
-        raise RefusedUrlError("has a host that cannot be found")
-    if not all(is_public(ipaddress.ip_address(address)) for address in addresses):
-        raise RefusedUrlError("leads to an address that is not public")
+        raise NotPublicError("its host has no address")
+    private = [one for one in addresses if not is_public(ipaddress.ip_address(one))]
+    if private:
+        raise NotPublicError(f"its host has the address {private[0]}, which is not public")
     return addresses[0]
 
 

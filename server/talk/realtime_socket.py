@@ -49,7 +49,14 @@ from server.talk.answers import (
 )
 from server.talk.live_ear import EarNews, LiveEar, SpeechBegan, SpeechEnded, WordsFound
 from server.talk.service import TalkService
-from server.talk.session_orders import coding_of, hints_of, prompt_of, read_clip, usage_of
+from server.talk.session_orders import (
+    coding_of,
+    hints_of,
+    prompt_of,
+    read_clip,
+    read_sounds,
+    usage_of,
+)
 from server.transcriber import Transcription
 
 log = logging.getLogger("voxloom.server")
@@ -227,9 +234,8 @@ class RealtimeSocket:
 
     async def _start_listening(self, order: StartListening) -> None:
         request_id = self._context.engine_request_id()
-        writing = self._service.stages.writing
-        assert writing is not None, "sessions are for cascades"
-        ear = LiveEar(self._service.engine, writing, request_id, order.start_ms)
+        service = self._service
+        ear = LiveEar(service.engine, service.stages.writing, request_id, order.start_ms)
         try:
             await ear.open(order.options)
         except VoxloomError as error:
@@ -262,7 +268,7 @@ class RealtimeSocket:
             case SpeechBegan(start_ms):
                 return session.take_speech_started(epoch, start_ms, now)
             case SpeechEnded(end_ms):
-                return session.take_speech_stopped(epoch, end_ms)
+                return session.take_speech_stopped(epoch, end_ms, now)
             case WordsFound(start_ms, text):
                 return session.take_live_words(epoch, start_ms, text, now)
 
@@ -283,8 +289,8 @@ class RealtimeSocket:
 
     async def _written(self, order: Recognise) -> str:
         """The words of a recording; its passages are told as they come."""
+        engine = await self._service.recogniser()
         clip = await asyncio.to_thread(read_clip, order.clip)
-        engine = self._service.engine
         recording = Transcription(engine, self._context.engine_request_id(), clip)
         text = ""
         ticket = engine.admit()
@@ -306,23 +312,30 @@ class RealtimeSocket:
         try:
             await self._answer(response_id, order)
         except VoxloomError as error:
-            await self._perform(self._session.take_response_failure(response_id, error))
+            await self._fail(response_id, error)
         except (TimeoutError, asyncio.CancelledError):
             raise
         except Exception as error:
             log.error("%s failed to answer", self._context.request_id, exc_info=error)
             failure = internal_error(self._context.request_id)
-            await self._perform(self._session.take_response_failure(response_id, failure))
+            await self._fail(response_id, failure)
+
+    async def _fail(self, response_id: str, error: VoxloomError) -> None:
+        now = time.monotonic()
+        await self._perform(self._session.take_response_failure(response_id, error, now))
 
     async def _answer(self, response_id: str, order: ResponseOrder) -> None:
         service = self._service
         rate = service.engine.pipeline.sample_rate
+        prompt = prompt_of(order)
+        if order.clips:
+            prompt["clips"] = await asyncio.to_thread(read_sounds, order.clips)
         encoder = service.encoders.open(coding_of(order, rate))
         parts = answer(
             service.engine,
             service.stages,
             self._context.engine_request_id(),
-            prompt_of(order),
+            prompt,
             speaks=order.voice is not None,
             ticket=service.engine.admit(),
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import soxr
+from numpy.typing import NDArray
 
 from server.audio.decoder import SAMPLE_RATE, Samples
 from server.audio.formats import AudioFormat
@@ -17,6 +19,8 @@ from server.sessions.realtime.response import Usage
 
 _LAWS = {"audio/pcmu": G711Law.ULAW, "audio/pcma": G711Law.ALAW}
 _G711_RATE = 8000
+# A tenth of a second: the least that models hear.
+_MIN_HEARD_SAMPLES = SAMPLE_RATE // 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ def coding_of(order: ResponseOrder, source_rate: int) -> AnswerCoding:
 
 
 def prompt_of(order: ResponseOrder) -> dict[str, Any]:
-    """The prompt of a cascade."""
+    """The prompt of a cascade, or of an omni model but for its ``clips``."""
     prompt: dict[str, Any] = {"messages": order.messages}
     if order.tools:
         tooling: dict[str, Any] = {"tools": order.tools, "tool_choice": order.tool_choice}
@@ -80,6 +84,22 @@ class HeldRecording:
     async def read(self, num_samples: int) -> Samples:
         taken, self._audio = self._audio[:num_samples], self._audio[num_samples:]
         return taken
+
+
+def read_sounds(clips: Iterable[Clip]) -> list[NDArray[np.int16]]:
+    """Turns as a model hears them that hears for itself: int16 [samples] at 16 kHz.
+
+    Takes a millisecond for each second of them. One that is too short to be heard gets silence
+    behind it.
+    """
+    return [_read_sound(clip) for clip in clips]
+
+
+def _read_sound(clip: Clip) -> NDArray[np.int16]:
+    samples = np.frombuffer(clip.pcm, "<i2")
+    resampled: NDArray[np.int16] = soxr.resample(samples, clip.rate, SAMPLE_RATE)
+    missing = max(_MIN_HEARD_SAMPLES - len(resampled), 0)
+    return np.pad(resampled, (0, missing)) if missing else resampled
 
 
 def read_clip(clip: Clip) -> HeldRecording:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import mmap
 import os
 import subprocess
 import sys
@@ -8,6 +7,16 @@ import time
 
 from benchmarks.processes import CpuMeter, children, cpu_s, describe_machine, rss_mib
 
+# By new pages: malloc may give freed ones again.
+GROWS = """
+import mmap
+print("small", flush=True)
+input()
+block = mmap.mmap(-1, 64 * 2**20)
+block[::4096] = b"x" * (len(block) // 4096)
+print("large", flush=True)
+input()
+"""
 GONE = 2**22 + 1  # above the highest pid that Linux gives
 
 
@@ -22,10 +31,16 @@ def test_cpu_time_grows_with_work() -> None:
 
 
 def test_memory_is_that_of_the_process() -> None:
-    before = rss_mib(os.getpid())
-    with mmap.mmap(-1, 64 * 2**20) as block:  # new pages, where malloc may give freed ones again
-        block[::4096] = b"x" * (len(block) // 4096)
-        assert 60 <= rss_mib(os.getpid()) - before <= 70
+    with subprocess.Popen(
+        [sys.executable, "-c", GROWS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stdout.readline() == "small\n"
+        before = rss_mib(child.pid)
+        print("go", file=child.stdin, flush=True)
+        assert child.stdout.readline() == "large\n"
+        assert 60 <= rss_mib(child.pid) - before <= 70
 
 
 def test_a_process_that_is_gone_uses_nothing() -> None:

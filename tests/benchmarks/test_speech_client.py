@@ -23,6 +23,8 @@ async def with_server(handle: Handler, work: Callable[[int], Awaitable[list[Answ
                 length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
                 await handle(json.loads(await reader.readexactly(length)), writer)
         except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:  # it may be cancelled before it has heard that its client has gone
             writer.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:

@@ -26,7 +26,7 @@ _FLAGS = (
     "--disable-sync",
     "--autoplay-policy=user-gesture-required",
 )
-_TIMEOUT_MS = 60_000
+_TIMEOUT_MS = 180_000
 # Keeps which words were marked. `whenMarked(count)` waits until so many have been.
 _WATCHER = """
 window.marked = [];
@@ -80,7 +80,12 @@ class Visit:
         self.page: Page = self.context.new_page()
         self._listen()
         self.page.goto(address)
+        self.await_loaded()
+
+    def await_loaded(self) -> None:
+        """Until the page knows its server, and asks for nothing more."""
         self.page.wait_for_selector(self.LOADED)
+        expect(self.at("#model")).not_to_have_text("Connecting")
 
     def at(self, selector: str) -> Locator:
         return self.page.locator(selector)

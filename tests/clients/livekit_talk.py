@@ -17,7 +17,7 @@ from livekit.plugins.openai.realtime import RealtimeModel
 
 from tests.clients.talking import PCM_RATE, Talk, pieces
 
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 Told: TypeAlias = Literal["conversation_item_added", "function_tools_executed", "error"]
 _TOLD: tuple[Told, ...] = get_args(Told)
 _HARMLESS = [kind for kind in _TOLD if kind != "error"]
@@ -136,11 +136,14 @@ class Call:
         async for piece in pieces(pcm):
             self.microphone.frames.put_nowait(frame_of(piece))
 
-    @property
-    def statuses(self) -> list[str]:
-        """How the answers so far have ended."""
-        done = [event for event in self.server_events if event["type"] == "response.done"]
-        return [event["response"]["status"] for event in done]
+    async def ended(self, num_answers: int) -> list[str]:
+        """How the answers have ended, once so many have."""
+        while True:
+            self._news.clear()
+            done = [event for event in self.server_events if event["type"] == "response.done"]
+            if len(done) >= num_answers:
+                return [event["response"]["status"] for event in done]
+            await self._news.wait()
 
 
 def hold(

@@ -1,6 +1,6 @@
 """A language model's API that streams a text token by token, as a process of its own.
 
-python -m tests.clients.llm_process PORT TOKENS_PER_S TEXT
+python -m tests.clients.llm_process TOKENS_PER_S TEXT
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 
-def main(port: str, tokens_per_s: str, text: str) -> None:
+def main(tokens_per_s: str, text: str) -> None:
     tokens = re.findall(r"\s?\w{1,4}|\s?[^\w\s]", text)
 
     class Handler(BaseHTTPRequestHandler):
@@ -28,8 +28,8 @@ def main(port: str, tokens_per_s: str, text: str) -> None:
                 self.wfile.write(f"data: {json.dumps(chunk | {'choices': [choice]})}\n\n".encode())
             self.wfile.write(b"data: [DONE]\n\n")
 
-    server = HTTPServer(("127.0.0.1", int(port)), Handler)
-    print("ready", flush=True)
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    print(f"ready {server.server_address[1]}", flush=True)
     server.serve_forever()
 
 

@@ -29,7 +29,7 @@ from pipecat.workers.runner import WorkerRunner
 from tests.clients.talking import pieces
 
 RATE = 24000
-_TIMEOUT_S = 120.0
+_TIMEOUT_S = 300.0
 # Pipecat gives a turn up that has been silent for three seconds, which is little on a busy machine.
 PATIENCE_S = 30.0
 

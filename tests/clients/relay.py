@@ -58,15 +58,17 @@ class Relay:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._target)
-        ends = {writer, inner_writer}
-        self._ends |= ends
+        # Whoever waits for the tasks waits until their connections are closed.
+        task.add_done_callback(self._tasks.discard)
+        ends = {writer}
         try:
+            inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._target)
+            ends.add(inner_writer)
+            self._ends |= ends
             async with asyncio.TaskGroup() as group:
                 group.create_task(_copy(reader, inner_writer))
                 group.create_task(_copy(inner_reader, writer))
         finally:
-            self._tasks.discard(task)
             self._ends -= ends
             for end in ends:
                 end.close()

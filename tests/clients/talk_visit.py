@@ -20,15 +20,19 @@ from tests.clients.talking import PCM_RATE
 APPEND = "input_audio_buffer.append"
 # Some seconds of speech on a machine that is busy with other things.
 _TURNS_TIMEOUT_MS = 180_000
-# Keeps the turns in order; the microphone's tracks, and what was asked of it; and how loud all was
-# that the page played: {turn, loudness, at}, twenty times a second, by the player's clock (s).
+# Keeps the turns in order, and when each began, in ms of the page's clock; the microphone's tracks,
+# and what was asked of it; and how loud all was that the page played: {loudness, now, at}, twenty
+# times a second, by the page's clock (ms) and the player's (s).
 _EARS = """
 window.turns = [];
+window.begins = [];
 window.sounds = [];
 addEventListener("DOMContentLoaded", () => {
   new MutationObserver(() => {
     const turn = document.body.dataset.turn;
-    if (turn !== window.turns.at(-1)) window.turns.push(turn);
+    if (turn === window.turns.at(-1)) return;
+    window.turns.push(turn);
+    window.begins.push(performance.now());
   }).observe(document.body, { attributeFilter: ["data-turn"] });
 });
 window.tracks = [];
@@ -52,10 +56,30 @@ function listen(node) {
   setInterval(() => {
     ear.getFloatTimeDomainData(samples);
     const loudness = Math.sqrt(samples.reduce((sum, x) => sum + x * x, 0) / samples.length);
-    const { turn } = document.body.dataset;
-    window.sounds.push({ turn, loudness, at: node.context.currentTime });
+    window.sounds.push({ loudness, now: performance.now(), at: node.context.currentTime });
   }, 50);
 }
+"""
+# A microphone that hears what it is told to, when it is told to: `say(pcm)` takes s16le at 24 kHz
+# in base64, and is done when all of it has been said.
+_MICROPHONE = """
+const ask = mediaDevices.getUserMedia;
+mediaDevices.getUserMedia = async (wishes) => {
+  await ask(wishes);
+  const context = new AudioContext({ sampleRate: 24000 });
+  const microphone = new MediaStreamAudioDestinationNode(context);
+  window.say = (pcm) => new Promise((resolve) => {
+    const bytes = Uint8Array.from(atob(pcm), (char) => char.charCodeAt(0));
+    const samples = Float32Array.from(new Int16Array(bytes.buffer), (sample) => sample / 32768);
+    const buffer = new AudioBuffer({ length: samples.length, sampleRate: 24000 });
+    buffer.copyToChannel(samples, 0);
+    const voice = new AudioBufferSourceNode(context, { buffer });
+    connect.call(voice, microphone);
+    voice.onended = resolve;
+    voice.start();
+  });
+  return microphone.stream;
+};
 """
 _IN_ORDER = """(wanted) => {
   const rest = [...wanted];
@@ -67,12 +91,17 @@ _IN_ORDER = """(wanted) => {
 class TalkVisit(Visit):
     """``sent`` and ``received`` are the events of the page's WebSockets, without sound.
 
+    The microphone hears what its browser has for it or, if it ``is_told``, what ``say`` gives it.
+
     ``spoken`` is the sound that it has sent, s16le at 24 kHz, piece by piece.
     """
 
     LOADED = ".voice:visible, .no-talk:visible"
 
-    def __init__(self, browser: Browser, address: str, **options: Any) -> None:
+    def __init__(
+        self, browser: Browser, address: str, *, is_told: bool = False, **options: Any
+    ) -> None:
+        self._scripts = _EARS + _MICROPHONE if is_told else _EARS
         self.sent: list[dict[str, Any]] = []
         self.received: list[dict[str, Any]] = []
         self.spoken: list[NDArray[np.int16]] = []
@@ -87,16 +116,27 @@ class TalkVisit(Visit):
         while len(self.spoken) < num_pieces:
             self.page.evaluate("new Promise(requestAnimationFrame)")
 
+    def say(self, pcm: bytes) -> None:
+        """Say this, s16le at 24 kHz, to a microphone that ``is_told``; returns when it is said."""
+        self.page.evaluate("pcm => window.say(pcm)", base64.b64encode(pcm).decode("ascii"))
+
     def sounds(self) -> list[dict[str, Any]]:
         heard: list[dict[str, Any]] = self.page.evaluate("window.sounds")
         return heard
+
+    def begins(self, turn: str) -> list[float]:
+        """When the page entered that turn, each time, in ms of its clock."""
+        turns: list[tuple[str, float]] = self.page.evaluate(
+            "window.turns.map((turn, number) => [turn, window.begins[number]])"
+        )
+        return [at for name, at in turns if name == turn]
 
     def told(self, kind: str) -> list[dict[str, Any]]:
         """What the page has sent of one type."""
         return [event for event in self.sent if event["type"] == kind]
 
     def _prepare(self) -> None:
-        self.context.add_init_script(_EARS)
+        self.context.add_init_script(self._scripts)
 
     def _listen(self) -> None:
         super()._listen()

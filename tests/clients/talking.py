@@ -19,6 +19,9 @@ from tests.spoken import RATE, spoken
 PCM_RATE = 24000
 RUNNING = 'voxloom_engine_requests{pipeline="cascade",state="running"}'
 CHUNK_MS = 100
+# An answer that goes on until it is interrupted, however fast it is spoken: its model never ends.
+SENTENCE = "And so it goes on and on. "
+ENDLESS = f"say {SENTENCE * 40}\nhang"
 
 
 @dataclass(frozen=True)

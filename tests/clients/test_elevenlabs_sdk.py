@@ -30,7 +30,7 @@ PRICE = "It cost $3.50, she said. Really?"
 def open_eleven(server: ServerProcess, api_key: str) -> Iterator[ElevenLabs]:
     """A client for ``server``. It does not close its connections itself."""
     address = f"http://127.0.0.1:{server.port}"
-    with httpx.Client(timeout=30) as http:
+    with httpx.Client(timeout=120) as http:
         yield ElevenLabs(base_url=address, api_key=api_key, httpx_client=http)
 
 
@@ -105,7 +105,7 @@ def test_timestamps_never_come_behind_the_audio_they_are_of(eleven: ElevenLabs) 
 def test_the_asynchronous_client_does_the_same(server: ServerProcess) -> None:
     async def scenario() -> bytes:
         address = f"http://127.0.0.1:{server.port}"
-        async with httpx.AsyncClient(timeout=30) as http:
+        async with httpx.AsyncClient(timeout=120) as http:
             client = AsyncElevenLabs(base_url=address, api_key="any", httpx_client=http)
             parts: AsyncIterator[bytes] = client.text_to_speech.stream("alloy", text=TEXT)
             return b"".join([part async for part in parts])
@@ -151,7 +151,10 @@ def secure(
     server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ElevenLabs]:
     """The client opens its WebSocket with TLS, whatever its address says."""
-    with tls_in_front(server.port, tmp_path) as (port, authority), httpx.Client() as http:
+    with (
+        tls_in_front(server.port, tmp_path) as (port, authority),
+        httpx.Client(timeout=120) as http,
+    ):
         monkeypatch.setenv("SSL_CERT_FILE", str(authority))
         yield ElevenLabs(base_url=f"https://127.0.0.1:{port}", api_key="any", httpx_client=http)
 

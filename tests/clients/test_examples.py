@@ -12,7 +12,6 @@ import pytest
 
 from tests.clients.speech import check_speech, hear
 from tests.clients.talking import said, talking
-from tests.e2e.server_process import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TEXT = "Say hello to the brown fox."
@@ -42,10 +41,24 @@ def run(name: str, *arguments: str, cwd: Path, environ: dict[str, str]) -> str:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
+
+
+def failure(name: str, environ: dict[str, str]) -> str:
+    """What an example says that ends because it cannot go on."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    return done.stderr
 
 
 @pytest.fixture
@@ -168,11 +181,11 @@ def test_speak_sh_shows_what_the_server_refuses(tmp_path: Path, environ: dict[st
 @pytest.fixture
 def llm(environ: dict[str, str]) -> Iterator[None]:
     """A language model that writes ``TEXT`` and a bit more, 50 tokens a second."""
-    port, text = free_port(), f"{TEXT} It says hello, too."
-    arguments = [sys.executable, "-m", "tests.clients.llm_process", str(port), "50", text]
+    text = f"{TEXT} It says hello, too."
+    arguments = [sys.executable, "-m", "tests.clients.llm_process", "50", text]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+        port = process.stdout.readline().removeprefix("ready ").strip()
         environ["LLM_BASE_URL"] = f"http://127.0.0.1:{port}/v1"
         yield
         process.terminate()
@@ -192,7 +205,7 @@ def test_llm_to_speech_speaks_what_the_model_writes(
         cwd=tmp_path,
         env=socket_address(environ),
         capture_output=True,
-        timeout=60,
+        timeout=300,
     )
 
     assert done.returncode == 0, done.stderr
@@ -215,7 +228,7 @@ def test_barge_in_tells_what_was_heard(
     ) as process:
         while not (recorder.exists() and recorder.stat().st_size > 0):
             assert process.poll() is None
-        printed, _ = process.communicate("\n", timeout=60)
+        printed, _ = process.communicate("\n", timeout=300)
 
     heard = printed.removeprefix("Heard: ").strip()
     assert process.returncode == 0
@@ -268,12 +281,24 @@ def test_voice_agent_answers_what_it_hears(
 ) -> None:
     (tmp_path / "question").write_bytes(said("How do I get to the museum?", silence_s=2.0))
     microphone = recorder.parent / "bin" / "arecord"
-    microphone.write_text(f"#!/bin/sh\nexec cat '{tmp_path / 'question'}'\n")
+    microphone.write_text("#!/bin/sh\nexit 1\n")
     microphone.chmod(0o755)
     with talking() as talk:
         here = {"VOXLOOM_URL": f"ws://127.0.0.1:{talk.server.port}"}
+        assert "is there a microphone?" in failure("voice_agent.py", environ | here)
+        microphone.write_text(f"#!/bin/sh\nexec cat '{tmp_path / 'question'}'\n")
         printed = run("voice_agent.py", cwd=tmp_path, environ=environ | here)
 
     assert "You said" in printed
     assert "museum" in printed
     check_speech(recorder.read_bytes(), "pcm", 1.0, 5.0)
+
+
+@pytest.mark.client
+def test_voice_agent_says_which_program_is_missing_and_ends(
+    environ: dict[str, str], recorder: Path
+) -> None:
+    nothing = environ | {"PATH": ""}
+    assert failure("voice_agent.py", nothing).startswith("arecord and aplay cannot be found")
+    with_player = environ | {"PATH": str(recorder.parent / "bin")}
+    assert failure("voice_agent.py", with_player).startswith("arecord cannot be found")

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.model, pytest.mark.process, pytest.mark.asr]
 DOCS = Path(__file__).parents[2] / "docs" / "realtime-clients.md"
 # As many as do not wait for each other much on two cores.
 NUM_AT_ONCE = 4
-TURN_LIMIT_S = 120.0
+TURN_LIMIT_S = 300.0
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,11 @@ from livekit.plugins.openai import TTS
 
 from tests.clients.livekit_talk import Call, hold
 from tests.clients.speech import check_speech
-from tests.clients.talking import PCM_RATE, RUNNING, Talk, said, talking
+from tests.clients.talking import ENDLESS, PCM_RATE, RUNNING, SENTENCE, Talk, said, talking
 
 pytestmark = [pytest.mark.model, pytest.mark.process, pytest.mark.asr]
 
 QUESTION = "Could you tell me how to get to the museum, please?"
-SENTENCE = "And so it goes on and on. "
 # Most of the silence behind the question.
 PAUSE = round(1.8 * PCM_RATE) * 2
 
@@ -48,7 +47,7 @@ def test_a_turn_by_voice(talk: Talk, question: bytes) -> None:
         assert "museum" in await call.words_of("assistant")
         await speaking
         check_speech(call.loudspeaker.sound, "pcm", 1.5, 8.0)
-        assert call.statuses == ["completed"]
+        assert await call.ended(1) == ["completed"]
         system = talk.llm.asked()[-1]["messages"][0]
         assert system == {"role": "system", "content": "You show people the way."}
 
@@ -79,7 +78,7 @@ def test_a_tool_turn(talk: Talk) -> None:
 
 def test_a_voice_interrupts_an_answer(talk: Talk, question: bytes) -> None:
     async def scenario(call: Call) -> None:
-        call.session.generate_reply(user_input="say " + SENTENCE * 40)
+        call.session.generate_reply(user_input=ENDLESS)
         await call.loudspeaker.plays.wait()
         speaking = asyncio.create_task(call.speak(question))
         interrupted = (await call.told("conversation_item_added")).item
@@ -90,7 +89,7 @@ def test_a_voice_interrupts_an_answer(talk: Talk, question: bytes) -> None:
         assert truncated["item_id"] == interrupted.id
         assert "museum" in await call.words_of("assistant")
         await speaking
-        assert call.statuses == ["cancelled", "completed"]
+        assert await call.ended(2) == ["cancelled", "completed"]
         heard = talk.llm.asked()[-1]["messages"][-2]
         assert heard["role"] == "assistant"
         assert SENTENCE.startswith(heard["content"][: len(SENTENCE)])
@@ -102,7 +101,7 @@ def test_a_voice_interrupts_an_answer(talk: Talk, question: bytes) -> None:
 
 def test_a_cancel_ends_an_answer_and_the_next_one_begins(talk: Talk) -> None:
     async def scenario(call: Call) -> None:
-        handle = call.session.generate_reply(user_input="say " + SENTENCE * 40)
+        handle = call.session.generate_reply(user_input=ENDLESS)
         await call.loudspeaker.plays.wait()
         await asyncio.to_thread(talk.server.await_metric, RUNNING, 1)
         await call.session.interrupt()
@@ -111,7 +110,7 @@ def test_a_cancel_ends_an_answer_and_the_next_one_begins(talk: Talk) -> None:
         call.session.generate_reply(user_input="say Short.")
         assert (await call.words_of("assistant")).startswith("And so")
         assert await call.words_of("assistant") == "Short."
-        assert call.statuses == ["cancelled", "completed"]
+        assert await call.ended(2) == ["cancelled", "completed"]
 
     hold(talk, scenario)
     talk.server.await_metric(RUNNING, 0)
@@ -122,7 +121,7 @@ def test_a_turn_that_the_client_ends(talk: Talk, question: bytes) -> None:
         await call.speak(question[:-PAUSE])
         call.session.commit_user_turn()
         assert "museum" in await call.words_of("assistant")
-        assert call.statuses == ["completed"]
+        assert await call.ended(1) == ["completed"]
 
     hold(talk, scenario, turn_detection=None)
 
@@ -132,6 +131,7 @@ def test_a_written_answer_is_spoken_by_the_plugins_own_voice(talk: Talk) -> None
         call.session.generate_reply(user_input="say Good morning to you.")
         assert await call.words_of("assistant") == "Good morning to you."
         check_speech(call.loudspeaker.sound, "pcm", 0.8, 3.0)
+        assert await call.ended(1) == ["completed"]
         assert "response.output_audio.delta" not in {e["type"] for e in call.server_events}
 
     voice = TTS(base_url=talk.base_url, api_key="any")
@@ -145,6 +145,6 @@ def test_an_answer_that_fails_leaves_the_session_in_use(talk: Talk) -> None:
         call.session.generate_reply(user_input="say Still here.")
         while await call.words_of("assistant") != "Still here.":
             pass
-        assert call.statuses == ["failed", "completed"]
+        assert await call.ended(2) == ["failed", "completed"]
 
     hold(talk, scenario)

@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.model, pytest.mark.process]
 
 TEXT = "Better late than never. Dinner is ready in the kitchen."
 RUNNING = 'voxloom_engine_requests{state="running"}'
-ONCE = APIConnectOptions(max_retry=0, timeout=60.0)
-LIMIT_S = 120.0
+ONCE = APIConnectOptions(max_retry=0, timeout=120.0)
+LIMIT_S = 300.0
 
 
 @asynccontextmanager

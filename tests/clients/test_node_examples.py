@@ -22,7 +22,7 @@ def run(
         cwd=cwd,
         env={"VOXLOOM_URL": address} | environ,
         capture_output=True,
-        timeout=60,
+        timeout=300,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import wave
@@ -14,11 +15,14 @@ import msgspec
 import numpy as np
 import pytest
 import yaml
-from openai import BadRequestError, NotFoundError, OpenAI
+from openai import AsyncOpenAI, BadRequestError, NotFoundError, OpenAI
 
+from server.sessions.realtime.input_audio import Clip as RealtimeClip
+from server.talk.session_orders import read_sounds
+from tests.clients.talking import audio_ms
 from tests.e2e.server_process import ServerProcess, serving
 from tests.worker.models.qwen_omni.noises import clip_of, message
-from tests.worker.models.qwen_omni.omni_pipelines import small_omni
+from tests.worker.models.qwen_omni.omni_pipelines import greedy, small_omni
 from tests.worker.models.qwen_omni.references import speak
 from tests.worker.models.qwen_omni.tiny_omni import write_qwen25
 
@@ -54,7 +58,8 @@ def omni(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omni]:
     (root / "model").mkdir()
     folder = write_qwen25(root / "model")
     file = root / "omni.yaml"
-    file.write_text(yaml.safe_dump(msgspec.to_builtins(small_omni("qwen2_5-omni", folder))))
+    pipeline = greedy(small_omni("qwen2_5-omni", folder, is_live=True))
+    file.write_text(yaml.safe_dump(msgspec.to_builtins(pipeline)))
     with serving(
         *("--talk", str(file), "--transcribe", "off"), environ={"VOXLOOM_ACCESS_LOG": "false"}
     ) as server:
@@ -101,7 +106,7 @@ def test_a_stream_brings_text_and_sound_as_they_come(omni: Omni) -> None:
     with omni.client() as client:
         chunks = client.chat.completions.create(
             messages=[*SYSTEM, {"role": "user", "content": [{"type": "text", "text": "Hello"}]}],
-            audio={"voice": "ethan", "format": "pcm16"},
+            audio={"voice": "verse", "format": "pcm16"},
             stream=True,
             **SPOKEN,
         )
@@ -143,6 +148,48 @@ def test_bad_input_is_a_bad_request(
         client.chat.completions.create(messages=messages, **asked)
 
 
-def test_realtime_is_refused_with_what_it_needs(omni: Omni) -> None:
-    with omni.client() as client, pytest.raises(NotFoundError, match="cascade"):
-        client.realtime.client_secrets.create()
+async def respond(connection: Any, **response: Any) -> list[Any]:
+    """All that comes of an answer."""
+    await connection.response.create(response=response)
+    events: list[Any] = []
+    while not events or events[-1].type != "response.done":
+        events.append(await connection.recv())
+        assert events[-1].type != "error", events[-1]
+    return events
+
+
+def test_a_turn_of_a_session_is_heard_and_answered_as_by_transformers(omni: Omni) -> None:
+    pcm = np.repeat(CLIP, 2).astype("<i2").tobytes()
+    heard = read_sounds([RealtimeClip(pcm, 24_000, 0)])
+    tokens, waveform = speak(omni.folder, SYSTEM + message(None), 12, heard, speaker="Ethan")
+
+    async def scenario() -> None:
+        base_url = f"http://127.0.0.1:{omni.server.port}/v1"
+        async with (
+            AsyncOpenAI(base_url=base_url, api_key="any") as client,
+            client.realtime.connect(model="omni") as connection,
+        ):
+            audio: Any = {"input": {"turn_detection": None}, "output": {"voice": "onyx"}}
+            session: Any = {"type": "realtime", "instructions": "Answer.", "audio": audio}
+            await connection.session.update(session=session)
+            data = base64.b64encode(pcm).decode()
+            await connection.input_audio_buffer.append(audio=data)
+            await connection.input_audio_buffer.commit()
+            events = await respond(connection, max_output_tokens=12)
+            answer = events[-1].response
+            assert answer.output[0].content[0].transcript
+            assert answer.usage.output_token_details.text_tokens == len(tokens)
+            assert audio_ms(events) == pytest.approx(len(waveform) / 24)
+            # It was not trained on tools.
+            tool = {"type": "function", "name": "add", "parameters": {"type": "object"}}
+            refused = (await respond(connection, tools=[tool]))[-1].response
+            assert refused.status == "failed"
+            assert "tools" in refused.status_details.error.message
+
+    asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))
+
+
+def test_a_session_that_only_listens_needs_a_recogniser(omni: Omni) -> None:
+    session: Any = {"type": "transcription"}
+    with omni.client() as client, pytest.raises(NotFoundError, match="writes down no speech"):
+        client.realtime.client_secrets.create(session=session)

@@ -9,11 +9,20 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI
 
-from tests.clients.talking import RUNNING, Talk, audio_ms, microphone, said, talking
+from tests.clients.talking import (
+    ENDLESS,
+    RUNNING,
+    SENTENCE,
+    Talk,
+    audio_ms,
+    microphone,
+    said,
+    talking,
+)
 
 pytestmark = [pytest.mark.model, pytest.mark.process, pytest.mark.asr]
 
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 QUESTION = "Could you tell me how to get to the museum, please?"
 TOOL = {"type": "function", "name": "add", "parameters": {"type": "object", "properties": {}}}
 
@@ -120,7 +129,7 @@ def test_a_tool_turn(talk: Talk) -> None:
 
 def test_a_voice_interrupts_an_answer(talk: Talk) -> None:
     async def scenario(call: Call) -> None:
-        await call.write("say " + "And so it goes on and on. " * 40)
+        await call.write(ENDLESS)
         await call.connection.response.create()
         await call.until("response.output_audio.delta")
         speaking = asyncio.create_task(call.speak(said(QUESTION)))
@@ -137,7 +146,7 @@ def test_a_voice_interrupts_an_answer(talk: Talk) -> None:
         shown = (await call.until("conversation.item.retrieved"))[-1]
         heard = shown.item.content[0].transcript
         assert 0 < len(heard) < 40
-        assert "And so it goes on and on.".startswith(heard[:10])
+        assert SENTENCE.startswith(heard[:10])
         await call.until("response.done")
         await speaking
         assert talk.llm.asked()[-1]["messages"][1] == {"role": "assistant", "content": heard}
@@ -147,7 +156,7 @@ def test_a_voice_interrupts_an_answer(talk: Talk) -> None:
 
 def test_a_cancel_ends_an_answer_and_the_next_one_begins(talk: Talk) -> None:
     async def scenario(call: Call) -> None:
-        await call.write("say " + "And so it goes on and on. " * 40)
+        await call.write(ENDLESS)
         await call.connection.response.create()
         await call.until("response.output_audio.delta")
         await asyncio.to_thread(talk.server.await_metric, RUNNING, 1)

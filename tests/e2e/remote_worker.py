@@ -16,7 +16,7 @@ from engine.config import EngineConfig
 from engine.pipeline import PipelineConfig, PlacementKind, load_pipeline
 from engine.placement.keys import create_keys
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 # More audio than is buffered on its way: after its first chunk most of it is still to be made.
 TEXT = "one two three four five six seven eight nine ten eleven twelve " * 25
 

@@ -130,8 +130,9 @@ def test_segments_take_their_style_from_the_update_before_them(running: RunningE
     async def scenario() -> Heard:
         engine = running.engine
         first = {"text": "The lamp is lit. ", "instructions": "very slow"}
+        seeded = [SamplingParams(seed=3), SamplingParams(seed=3)]
         await engine.add_request_async(
-            "segments", first, final_stage_id=1, resumable=True, sampling_params_list=None
+            "segments", first, final_stage_id=1, resumable=True, sampling_params_list=seeded
         )
         reading = asyncio.create_task(listen(engine, "segments"))
         change = OmniInteractionPrompt("e", "update", {"instructions": "fast"})
@@ -146,6 +147,23 @@ def test_segments_take_their_style_from_the_update_before_them(running: RunningE
     slow, fast = (heard.words[3][1] - slow_start, heard.words[7][1] - fast_start)
     assert len(heard.words) == 8
     assert fast < 0.8 * slow
+
+
+@pytest.mark.parametrize(("spoken", "words"), [("The lamp is lit. ", None), ("", "slow")])
+def test_what_is_skipped_behind_the_last_sound_is_told(
+    running: RunningEngine, spoken: str, words: str | None
+) -> None:
+    async def scenario() -> Heard:
+        engine = running.engine
+        prompt = {"text": spoken, "instructions": words}
+        await engine.add_request_async("skipped", prompt, final_stage_id=1, resumable=True)
+        reading = asyncio.create_task(listen(engine, "skipped"))
+        await engine.add_streaming_update_async("skipped", {"text": "中中"}, resumable=False)
+        return await reading
+
+    heard = running.run(scenario())
+    assert heard.warnings == ["skipped 2 characters of Han script"]
+    assert bool(heard.audio) == bool(spoken)
 
 
 def test_a_request_that_is_aborted_leaves_nothing(running: RunningEngine) -> None:

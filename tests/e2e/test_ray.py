@@ -14,7 +14,7 @@ from ray.cluster_utils import Cluster
 
 from engine.async_omni_engine import AsyncOmniEngine
 from engine.config import EngineConfig
-from tests.e2e.remote_worker import running, sine_with, speak, until
+from tests.e2e.remote_worker import TIMEOUT_S, running, sine_with, speak, until
 
 pytestmark = [pytest.mark.process, pytest.mark.ray]
 
@@ -42,7 +42,7 @@ def undisturbed() -> bytes:
 
     async def main() -> bytes:
         async with running(sine_with("local", ())) as engine:
-            await engine.wait_ready(30)
+            await engine.wait_ready(TIMEOUT_S)
             return await speak(engine, "r")
 
     return asyncio.run(main())
@@ -84,7 +84,7 @@ def test_a_node_killed_in_mid_load_loses_no_request_and_no_byte(
 
             assert [len(pcm) for pcm in spoken] == [len(undisturbed)] * NUM_REQUESTS
             assert set(spoken) == {undisturbed}
-            assert engine.snapshot.counters.num_replays > 0
+            await until(lambda: engine.snapshot.counters.num_replays > 0)
             await until(lambda: restarts(engine) > 0)
             await until(lambda: ready(engine) == [2, 2])
             assert await speak(engine, "after") == undisturbed

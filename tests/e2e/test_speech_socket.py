@@ -20,6 +20,7 @@ from tests.e2e.server_process import ServerProcess, serving
 pytestmark = [pytest.mark.process, pytest.mark.model]
 
 RATE = 24000
+LIMIT_S = 120.0
 SENTENCES = (
     "The harbour was quiet that morning, and nobody had seen them leave.",
     "It cost $3.50!",
@@ -39,7 +40,7 @@ def server() -> Iterator[ServerProcess]:
 @contextmanager
 def open_socket(server: ServerProcess, **config: Any) -> Iterator[ClientConnection]:
     address = f"ws://127.0.0.1:{server.port}/v1/audio/speech/stream"
-    socket = connect(address, max_size=None)
+    socket = connect(address, max_size=None, open_timeout=LIMIT_S, close_timeout=LIMIT_S)
     with socket:
         say(socket, "session.config", **config)
         yield socket
@@ -53,7 +54,7 @@ def read_until(socket: ClientConnection, kind: str) -> list[Any]:
     """Events and audio, up to an event of that type."""
     found: list[Any] = []
     while not (found and isinstance(found[-1], dict) and found[-1]["type"] == kind):
-        message = socket.recv(timeout=30)
+        message = socket.recv(LIMIT_S)
         found.append(json.loads(message) if isinstance(message, str) else message)
     return found
 
@@ -146,7 +147,7 @@ def test_barge_in_stops_the_audio_and_tells_what_was_heard(server: ServerProcess
         say(socket, "input.text", text=" ".join([TEXT] * 20))
         heard = read_until(socket, "audio.start")
         while len(pcm_of(heard)) < RATE:
-            heard += [m if isinstance(m, bytes) else json.loads(m) for m in [socket.recv(30)]]
+            heard += [m if isinstance(m, bytes) else json.loads(m) for m in [socket.recv(LIMIT_S)]]
         say(socket, "input.cancel", played_ms=400)
         rest = read_until(socket, "session.done")
         server.await_metric(RUNNING, 0)

@@ -18,8 +18,12 @@ from engine.pipeline import PipelineConfig, load_pipeline
 
 T = TypeVar("T")
 
-QUICK = EngineConfig(heartbeat_interval_s=0.2, heartbeat_timeout_s=2.0, restart_backoff_s=0.1)
-TIMEOUT_S = 120.0
+# A replica that gets no processor for some seconds, on a machine that starts several, is not lost.
+QUICK = EngineConfig(heartbeat_interval_s=0.2, heartbeat_timeout_s=6.0, restart_backoff_s=0.1)
+# Limits against hanging.
+TIMEOUT_S = 300.0
+READY_S = 120.0
+INSPECT_S = 60.0
 
 
 def tones(num_replicas: int = 1, *, faulty: bool = False, **options: Any) -> PipelineConfig:
@@ -41,6 +45,7 @@ class Heard:
     audio: bytearray = field(default_factory=bytearray)
     words: list[Any] = field(default_factory=list)
     answers: list[InteractionResult] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     num_chunks: int = 0
     is_finished: bool = False
 
@@ -51,6 +56,7 @@ class Heard:
             self.audio += output.audio
             self.num_chunks += 1
         self.words += output.payload.get("words", [])
+        self.warnings += output.payload.get("warnings", [])
         if output.interaction is not None:
             self.answers.append(output.interaction)
         self.is_finished = output.finished
@@ -74,7 +80,7 @@ async def listen(engine: AsyncOmniEngine, request_id: str) -> Heard:
 
 @contextlib.asynccontextmanager
 async def running(
-    pipeline: PipelineConfig, config: EngineConfig = QUICK, ready_s: float = 60.0
+    pipeline: PipelineConfig, config: EngineConfig = QUICK, ready_s: float = READY_S
 ) -> AsyncIterator[AsyncOmniEngine]:
     """An engine that is ready, checked for leaks at the end."""
     engine = AsyncOmniEngine(pipeline, config)
@@ -106,4 +112,4 @@ def pids(engine: AsyncOmniEngine, stage_id: int) -> list[int]:
         ready = sorted(core.pools[stage_id].ready(), key=lambda r: -len(r.bound))
         return [replica.pid for replica in ready if replica.pid is not None]
 
-    return engine._orchestrator.inspect(look).result(10)
+    return engine._orchestrator.inspect(look).result(INSPECT_S)

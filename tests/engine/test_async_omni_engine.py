@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -24,16 +25,30 @@ from engine.errors import (
     UnavailableError,
     UnknownRequestError,
 )
-from engine.messages import SamplingParams
+from engine.messages import Prompt, SamplingParams
 from engine.outputs import OmniInteractionPrompt
 from engine.trace import current_trace
-from tests.engine.running import QUICK, listen, pids, run, running, speak, tones
+from tests.engine.running import (
+    INSPECT_S,
+    QUICK,
+    READY_S,
+    TIMEOUT_S,
+    listen,
+    pids,
+    run,
+    running,
+    speak,
+    tones,
+)
+from worker.models.sine.adapter import transform_prompt
 
 pytestmark = pytest.mark.process
 
 TEXT = "one two three four five six"
 CHUNK_SAMPLES = 1920  # of a step of the tone stage
 LONG = " ".join(f"word{i}" for i in range(400))
+# Less than a word: a request that nobody reads does not end.
+UNREAD = msgspec.structs.replace(QUICK, max_buffered_audio_s=0.05)
 
 
 def test_many_requests_at_once_each_get_their_own_audio() -> None:
@@ -117,7 +132,7 @@ def test_a_caller_that_does_not_read_holds_a_bounded_amount_of_audio() -> None:
                 progress = core._requests["slow"].stages[1]  # type: ignore[attr-defined]
                 return progress.num_sent, progress.num_taken
 
-            made, taken = engine._orchestrator.inspect(look).result(5)
+            made, taken = engine._orchestrator.inspect(look).result(INSPECT_S)
             assert made - taken < 2 * 24000 + CHUNK_SAMPLES
             total = 0
             async for output in slow:
@@ -204,7 +219,7 @@ def test_calls_after_the_end_are_answered() -> None:
     async def scenario() -> None:
         engine = AsyncOmniEngine(tones(), QUICK)
         engine.start()
-        await engine.wait_ready(60)
+        await engine.wait_ready(READY_S)
         await engine.shutdown(0.1)
         await engine.abort(["a"])
         with pytest.raises(UnavailableError):
@@ -260,10 +275,10 @@ def test_shutdown_lets_running_requests_finish_and_takes_no_new_ones() -> None:
     async def scenario() -> None:
         engine = AsyncOmniEngine(tones(), QUICK)
         engine.start()
-        await engine.wait_ready(60)
+        await engine.wait_ready(READY_S)
         await engine.add_request_async("a", {"text": LONG}, final_stage_id=1)
         task = asyncio.create_task(listen(engine, "a"))
-        ending = asyncio.create_task(engine.shutdown(30))
+        ending = asyncio.create_task(engine.shutdown(TIMEOUT_S))
         await asyncio.sleep(0)
         with pytest.raises(UnavailableError):
             engine.admit()
@@ -279,7 +294,7 @@ def test_shutdown_ends_what_outlasts_the_drain() -> None:
     async def scenario() -> None:
         engine = AsyncOmniEngine(tones(), QUICK)
         engine.start()
-        await engine.wait_ready(60)
+        await engine.wait_ready(READY_S)
         stream = engine.generate("a", {"text": LONG})
         await anext(stream)
         processes = pids(engine, 0) + pids(engine, 1)
@@ -294,24 +309,53 @@ def test_shutdown_ends_what_outlasts_the_drain() -> None:
     run(scenario)
 
 
-def test_the_event_loop_is_never_held_by_a_long_text() -> None:
+HAS_BEGUN, LOOP_HAS_TURNED = threading.Event(), threading.Event()
+
+
+def transform_slowly(prompt: Prompt) -> Prompt:
+    """Ends once the event loop has had a turn meanwhile."""
+    HAS_BEGUN.set()
+    assert LOOP_HAS_TURNED.wait(INSPECT_S), "the event loop is held"
+    return transform_prompt(prompt)
+
+
+def test_the_event_loop_goes_on_while_a_text_is_processed() -> None:
+    async def scenario() -> None:
+        HAS_BEGUN.clear()
+        LOOP_HAS_TURNED.clear()
+        slow = msgspec.structs.replace(
+            tones(), prompt_transform_func=f"{__name__}:{transform_slowly.__name__}"
+        )
+        async with running(slow) as engine:
+            spoken = asyncio.create_task(speak(engine, "a", LONG))
+            assert await asyncio.to_thread(HAS_BEGUN.wait, INSPECT_S)
+            LOOP_HAS_TURNED.set()
+            assert (await spoken).audio
+
+    run(scenario)
+
+
+@pytest.mark.usefixtures("old_objects_aside")
+def test_no_turn_of_the_event_loop_is_long_while_long_texts_are_spoken() -> None:
+    """By its own processor time: what else the machine does is not its fault."""
+
     async def scenario() -> None:
         async with running(tones()) as engine:
-            worst = 0.0
+            worst_s = 0.0
             done = asyncio.Event()
 
             async def watch() -> None:
-                nonlocal worst
+                nonlocal worst_s
                 while not done.is_set():
-                    before = time.perf_counter()
+                    before_s = time.thread_time()
                     await asyncio.sleep(0.001)
-                    worst = max(worst, time.perf_counter() - before)
+                    worst_s = max(worst_s, time.thread_time() - before_s)
 
             watcher = asyncio.create_task(watch())
             await asyncio.gather(*(speak(engine, f"r{i}", LONG) for i in range(8)))
             done.set()
             await watcher
-            assert worst < 1.0
+            assert worst_s < 1.0
 
     run(scenario)
 
@@ -336,7 +380,7 @@ def test_a_thousand_one_word_updates_speak_as_the_whole_text() -> None:
 
 def test_updates_that_cannot_be_taken_are_refused_and_harm_nothing() -> None:
     async def scenario() -> None:
-        async with running(tones()) as engine:
+        async with running(tones(), UNREAD) as engine:
             with pytest.raises(UnknownRequestError):
                 await engine.add_streaming_update_async("nobody", "x")
             await engine.add_request_async("closed", {"text": TEXT}, final_stage_id=1)
@@ -351,7 +395,7 @@ def test_updates_that_cannot_be_taken_are_refused_and_harm_nothing() -> None:
                 engine.add_streaming_update("s", "x", lora_request="y")
             assert caught.value.param == "lora_request"
             await engine.add_streaming_update_async("s", "b", resumable=False)
-            with pytest.raises(InvalidRequestError):
+            with pytest.raises(InvalidRequestError, match="takes no more text"):
                 await engine.add_streaming_update_async("s", "c")
             heard = await listen(engine, "s")
             assert heard.audio == (await speak(engine, "same", "a b")).audio
@@ -505,7 +549,7 @@ def test_a_stream_whose_replica_is_lost_has_the_same_bytes(
                 num_chunks_after += len(audio) > 24000
             assert num_chunks_after > 10, "the kill did not fall between two chunks"
             assert audio == undisturbed.audio
-            await engine.wait_ready(30)
+            await engine.wait_ready(READY_S)
 
     run(scenario)
 
@@ -601,7 +645,7 @@ def test_an_engine_whose_model_does_not_load_says_why(tmp_path: Path) -> None:
         engine = AsyncOmniEngine(pipeline, QUICK)
         engine.start()
         with pytest.raises(UnavailableError, match="the model file is broken"):
-            await engine.wait_ready(30)
+            await engine.wait_ready(READY_S)
         assert engine.readiness()["ready"] is False
         await engine.shutdown(0.1)
 

@@ -12,6 +12,8 @@ import pytest
 
 from engine.call_order import CallOrder
 
+TIMEOUT_S = 60.0
+
 
 @contextmanager
 def call_order() -> Iterator[CallOrder]:
@@ -23,7 +25,7 @@ def call_order() -> Iterator[CallOrder]:
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
     async def limited() -> None:
-        await asyncio.wait_for(scenario(), 30)
+        await asyncio.wait_for(scenario(), 2 * TIMEOUT_S)
 
     asyncio.run(limited())
 
@@ -34,7 +36,7 @@ def test_calls_of_one_id_run_one_after_the_other_and_those_of_others_beside_them
             gate, done = threading.Event(), list[str]()
 
             def first() -> None:
-                assert gate.wait(20)
+                assert gate.wait(TIMEOUT_S)
                 done.append("first")
 
             tasks = [
@@ -55,7 +57,7 @@ def test_a_call_cancelled_in_the_line_does_not_let_the_next_overtake() -> None:
             gate, done = threading.Event(), list[str]()
 
             def first() -> None:
-                assert gate.wait(20)
+                assert gate.wait(TIMEOUT_S)
                 done.append("first")
 
             running = asyncio.create_task(calls.run("a", first))

@@ -13,7 +13,7 @@ from engine.async_omni_engine import AsyncOmniEngine
 from engine.errors import DuplicateRequestError, InvalidRequestError, StageFailedError
 from engine.outputs import OmniRequestOutput
 from engine.pipeline import PipelineConfig
-from tests.engine.running import pids, run, running, tones
+from tests.engine.running import QUICK, READY_S, pids, run, running, tones
 from tests.worker.models.guided import NUM_TOKENS, reference_tokens
 
 pytestmark = pytest.mark.process
@@ -76,7 +76,7 @@ def test_guidance_survives_the_loss_of_the_groups_replica() -> None:
             os.kill(pids(engine, 0)[0], signal.SIGKILL)
             for text, tokens in zip(texts, await asyncio.gather(*tasks), strict=True):
                 assert tokens == reference_tokens(text, "null free")
-            await engine.wait_ready(30)
+            await engine.wait_ready(READY_S)
 
     run(scenario)
 
@@ -123,7 +123,9 @@ def test_a_group_that_no_batch_holds_is_refused_before_it_is_queued() -> None:
 
 def test_a_companions_id_cannot_be_taken_and_text_in_segments_is_refused() -> None:
     async def scenario() -> None:
-        async with running(guided()) as engine:
+        # Less than the tokens sound: the request does not end before it is read.
+        config = msgspec.structs.replace(QUICK, max_buffered_audio_s=0.05)
+        async with running(guided(), config) as engine:
             await engine.add_request_async("a", {"text": "text"}, final_stage_id=1)
             with pytest.raises(DuplicateRequestError):
                 await engine.add_request_async("a/free", {"text": "text"}, final_stage_id=1)

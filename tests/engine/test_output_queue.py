@@ -8,6 +8,7 @@ import threading
 from engine.buffering import StageReports
 from engine.messages import AckMessage, ErrorMessage, OutputMessage
 from engine.output_queue import OutputQueue, is_terminal
+from engine.wake_ups import WakeUps
 
 
 def reports(every: int) -> dict[int, StageReports]:
@@ -22,8 +23,10 @@ def test_messages_of_another_thread_arrive_in_order() -> None:
     queue = OutputQueue(1000, reports(1000), lambda _stage, _position: None)
 
     def put_all() -> None:
+        wake_ups = WakeUps()
         for number in range(500):
-            queue.put(chunk(number))
+            queue.put(chunk(number), wake_ups)
+            wake_ups.carry_out()
 
     async def read() -> list[int]:
         thread = threading.Thread(target=put_all)
@@ -41,7 +44,7 @@ def test_messages_of_another_thread_arrive_in_order() -> None:
 
 def test_what_was_put_before_anyone_waits_is_kept() -> None:
     queue = OutputQueue(1000, reports(1000), lambda _stage, _position: None)
-    queue.put(chunk(0))
+    queue.put(chunk(0), WakeUps())
     assert asyncio.run(queue.get()) == chunk(0)
 
 
@@ -49,7 +52,7 @@ def test_consumption_is_reported_each_time_enough_was_read() -> None:
     told: list[tuple[int, int]] = []
     queue = OutputQueue(1000, reports(30), lambda *report: told.append(report))
     for number in range(7):
-        queue.put(chunk(number))
+        queue.put(chunk(number), WakeUps())
 
     async def read() -> None:
         for _ in range(7):
@@ -67,7 +70,9 @@ def test_a_reader_whose_loop_was_closed_does_not_disturb_the_writer() -> None:
     task.cancel()
     loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
     loop.close()
-    queue.put(chunk(0))
+    wake_ups = WakeUps()
+    queue.put(chunk(0), wake_ups)
+    wake_ups.carry_out()
     assert asyncio.run(queue.get()) == chunk(0)
 
 
@@ -86,9 +91,11 @@ def test_an_interrupt_drops_what_was_not_read_and_says_what_was() -> None:
         queue.put(
             OutputMessage(
                 "r", 0, {"audio": b"", "words": words if number == 0 else []}, number * 100, 100
-            )
+            ),
+            WakeUps(),
         )
-    queue.put(AckMessage("r", "e", "interrupt", {"resume_sample": 600, "played_ms": 95}))
+    ack = AckMessage("r", "e", "interrupt", {"resume_sample": 600, "played_ms": 95})
+    queue.put(ack, WakeUps())
 
     answer = asyncio.run(queue.get())
     assert isinstance(answer, AckMessage)
@@ -106,12 +113,13 @@ def test_what_was_sent_and_heard_is_told_to_the_word() -> None:
     words = [(i * 100, i * 100 + 90, i * 6, i * 6 + 5) for i in range(6)]
     for number in range(6):
         payload = {"audio": b"", "words": words if number == 0 else []}
-        queue.put(OutputMessage("r", 0, payload, number * 100, 100))
+        queue.put(OutputMessage("r", 0, payload, number * 100, 100), WakeUps())
 
     async def scenario() -> AckMessage:
         for _ in range(3):
             await queue.get()
-        queue.put(AckMessage("r", "e", "interrupt", {"resume_sample": 600, "played_ms": 195}))
+        ack = AckMessage("r", "e", "interrupt", {"resume_sample": 600, "played_ms": 195})
+        queue.put(ack, WakeUps())
         answer = await queue.get()
         assert isinstance(answer, AckMessage)
         return answer
@@ -129,9 +137,9 @@ def test_an_answer_that_comes_after_the_end_is_read_before_it() -> None:
     queue = OutputQueue(1000, reports(1000), lambda _stage, _num_taken: None)
     end = OutputMessage("r", 0, None, finished=True)
     refused = ErrorMessage("r", "unknown_request", "it has ended", fatal=False, event_id="e")
-    queue.put(chunk(0))
-    queue.put(end)
-    queue.put(refused)
+    queue.put(chunk(0), WakeUps())
+    queue.put(end, WakeUps())
+    queue.put(refused, WakeUps())
 
     async def read() -> list[object]:
         return [await queue.get() for _ in range(3)]

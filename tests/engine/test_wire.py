@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import msgspec
 import numpy as np
 import pytest
@@ -104,3 +107,27 @@ def test_a_message_for_the_other_direction_is_refused() -> None:
 def test_random_frames_never_do_anything_but_be_refused(frames: list[bytes]) -> None:
     with pytest.raises(MessageDecodeError):
         decode_from_replica(frames)
+
+
+def test_threads_that_decode_at_once_each_get_their_own_arrays() -> None:
+    messages = [StageUpdate("r", i, {"a": np.full(1000, i)}) for i in range(4)]
+    start = threading.Barrier(len(messages))
+
+    def decode_often(message: StageUpdate) -> bool:
+        frames = encode(message)
+        start.wait()
+        decoded = [decode_to_replica(frames) for _ in range(200)]
+        return all(
+            isinstance(one, StageUpdate) and np.array_equal(one.payload["a"], message.payload["a"])
+            for one in decoded
+        )
+
+    with ThreadPoolExecutor(len(messages)) as threads:
+        assert all(threads.map(decode_often, messages))
+
+
+def test_frames_that_are_not_there_are_no_message() -> None:
+    frames = encode(StageUpdate("r", 0, {"a": np.zeros(3)}))
+    assert isinstance(decode_to_replica(frames), StageUpdate)
+    with pytest.raises(MessageDecodeError):
+        decode_to_replica(frames[:1])

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Message
 
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 60.0
 
 
 @dataclass

@@ -43,11 +43,15 @@ VOICES = (
 
 @dataclass
 class Script:
-    """What the next requests meet. ``before_chunk`` is awaited with each chunk's number."""
+    """What the next requests meet. ``before_chunk`` is awaited with each chunk's number.
+
+    ``late_warnings`` come behind the last chunk.
+    """
 
     fail_at_chunk: int | None = None
     error: Exception = field(default_factory=lambda: RuntimeError("secret detail"))
     warnings: tuple[str, ...] = ()
+    late_warnings: tuple[str, ...] = ()
     before_chunk: Callable[[int], Any] | None = None
     no_audio: bool = False
     words: tuple[tuple[int, int, int, int], ...] = ()
@@ -153,4 +157,5 @@ class FakeEngine(FakeStreams):
                 False,
                 warnings,
             )
-        yield OmniRequestOutput(request_id, 1, finished=True)
+        late = {"warnings": list(self.script.late_warnings)}
+        yield OmniRequestOutput(request_id, 1, payload=late, finished=True)

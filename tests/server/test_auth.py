@@ -8,6 +8,7 @@ import pytest
 
 from engine.errors import AuthenticationError
 from server.auth import OPEN_PATHS, ApiKeys, presented_key, subprotocol_for
+from server.ephemeral_keys import EphemeralKeys
 
 
 def scope(path: str = "/v1/audio/speech", kind: str = "http", **headers: str) -> dict[str, Any]:
@@ -20,6 +21,21 @@ def test_without_keys_everyone_passes(value: str | None) -> None:
     headers = {} if value is None else {"authorization": value}
 
     ApiKeys(()).check(scope(**headers))
+
+
+@pytest.mark.parametrize("configured", [(), ("one",)])
+def test_a_short_lived_key_that_has_expired_opens_nothing_even_where_none_is_needed(
+    configured: tuple[str, ...],
+) -> None:
+    now = [0.0]
+    ephemeral = EphemeralKeys(lambda: now[0])
+    value = ephemeral.issue(10, {"type": "realtime"}).value
+    keys = ApiKeys(configured, ephemeral)
+    session = scope("/v1/realtime", "websocket", authorization=f"Bearer {value}")
+    keys.check(session)
+    now[0] = 10.0
+    with pytest.raises(AuthenticationError, match="expired"):
+        keys.check(session)
 
 
 @pytest.mark.parametrize("key", ["one", "two", "schlüssel"])

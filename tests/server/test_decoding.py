@@ -23,7 +23,7 @@ class Gated(io.BytesIO):
 
     def read(self, size: int | None = -1, /) -> bytes:
         self.is_read.set()
-        assert self.gate.wait(10)
+        assert self.gate.wait(120)
         return super().read(size)
 
 
@@ -34,7 +34,7 @@ def test_a_file_is_read_off_the_event_loop() -> None:
     async def run() -> int:
         reader = pool.open(file)
         reading = asyncio.create_task(reader.read(1000))
-        await asyncio.to_thread(file.is_read.wait, 10)
+        assert await asyncio.to_thread(file.is_read.wait, 120)
         # The loop is free although the file is not.
         assert not reading.done()
         file.gate.set()
@@ -54,7 +54,7 @@ def test_a_file_is_closed_only_after_the_call_that_reads_it() -> None:
     async def run() -> None:
         reader = pool.open(file)
         reading = asyncio.create_task(reader.read(1000))
-        await asyncio.to_thread(file.is_read.wait, 10)
+        assert await asyncio.to_thread(file.is_read.wait, 120)
         reading.cancel()
         reader.discard()
         assert not file.closed

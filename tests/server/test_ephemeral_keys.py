@@ -35,6 +35,20 @@ def test_a_key_ends_when_its_time_is_up() -> None:
     assert keys.find(key.value.encode()) is None
     assert keys.find(b"ek_guess") is None
     assert keys.find(None) is None
+    assert keys.has_expired(key.value.encode())
+    assert not keys.has_expired(b"ek_guess")
+    assert not keys.has_expired(None)
+
+
+def test_expired_keys_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ephemeral_keys, "_MAX_EXPIRED", 2)
+    now = [0.0]
+    keys = EphemeralKeys(lambda: now[0])
+    issued = [keys.issue(60, {}).value.encode() for _ in range(3)]
+    now[0] = 60.0
+    assert [keys.has_expired(key) for key in issued] == [True, True, True]
+    keys.issue(60, {})
+    assert [keys.has_expired(key) for key in issued] == [False, True, True]
 
 
 def test_the_oldest_key_goes_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

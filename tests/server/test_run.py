@@ -23,6 +23,7 @@ from server.settings import ServerSettings, Settings
 from tests.server.fake_engine import FakeEngine, Script
 
 TEXT = "Hello there, how are you today?"
+LIMIT_S = 120.0
 
 
 class Running:
@@ -40,7 +41,7 @@ class Running:
         self.thread = threading.Thread(target=self.server.run, args=([self._listener],))
 
     def connect(self) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
         self._connections.append(connection)
         return connection
 
@@ -57,7 +58,7 @@ class Running:
 
     def raw(self, data: bytes) -> tuple[bytes, bytes]:
         """The head and body of the answer to raw bytes; the server closes the connection."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_S) as connection:
             connection.sendall(data)
             answer = b"".join(iter(lambda: connection.recv(65536), b""))
         head, _, body = answer.partition(b"\r\n\r\n")
@@ -72,7 +73,7 @@ def running(engine: FakeEngine) -> Iterator[Running]:
         yield server
     finally:
         server.server.should_exit = True
-        server.thread.join(10)
+        server.thread.join(LIMIT_S)
         server.close()
         assert not server.thread.is_alive()
 
@@ -178,9 +179,9 @@ def test_ending_the_server_lets_a_running_answer_end() -> None:
     engine = FakeEngine(Script(before_chunk=wait))
     with running(engine) as server:
         answer = server.speak()
-        is_speaking.wait(10)
+        assert is_speaking.wait(LIMIT_S)
         server.server.should_exit = True
-        assert engine.draining.wait(10)
+        assert engine.draining.wait(LIMIT_S)
         may_go_on.set()
 
         assert len(answer.read()) == len(TEXT) * 480 * 2
@@ -194,7 +195,7 @@ def test_an_engine_that_cannot_start_ends_the_server() -> None:
 
     server = Running(Unstartable())
     server.thread.start()
-    server.thread.join(10)
+    server.thread.join(LIMIT_S)
     server.close()
 
     assert not server.thread.is_alive()

@@ -56,7 +56,7 @@ def run(
 
     async def connect() -> None:
         requests = SpeechRequests(used, RequestContext("req_1"), timeout_s)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await scenario(requests, used)
             await requests.close()
 

@@ -207,6 +207,26 @@ def test_warnings_are_a_header_of_printable_ascii(stream_format: str) -> None:
     assert answer.headers["x-voxloom-warnings"] == "skipped '%C3%A9%0A'; 100%25 of 2"
 
 
+def test_warnings_that_come_too_late_for_the_headers_are_told_by_the_last_event() -> None:
+    script = Script(warnings=("early",), late_warnings=("early", "late"))
+
+    answer = speak(FakeEngine(script), stream_format="sse")
+
+    assert answer.headers["x-voxloom-warnings"] == "early"
+    *deltas, done = events(answer)
+    assert done["warnings"] == ["late"]
+    assert not any("warnings" in delta for delta in deltas)
+
+
+@pytest.mark.parametrize("fields", [{"stream": False}, {"timestamp_granularities": ["word"]}])
+def test_an_answer_that_is_sent_whole_has_all_warnings_in_its_header(
+    fields: dict[str, Any],
+) -> None:
+    script = Script(warnings=("early",), late_warnings=("late",))
+
+    assert speak(FakeEngine(script), **fields).headers["x-voxloom-warnings"] == "early; late"
+
+
 def test_without_warnings_there_is_no_such_header() -> None:
     assert "x-voxloom-warnings" not in speak(FakeEngine()).headers
 

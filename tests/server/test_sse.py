@@ -34,6 +34,14 @@ def test_usage_adds_up() -> None:
     assert usage == {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
 
 
+@pytest.mark.parametrize("warnings", [[], ["skipped a word"]])
+def test_the_last_event_has_warnings_only_if_there_are_any(warnings: list[str]) -> None:
+    done = json.loads(sse.audio_done(3, 4, warnings)[6:])
+
+    assert done.get("warnings", []) == warnings
+    assert ("warnings" in done) == bool(warnings)
+
+
 def test_idle_time_is_marked_and_no_item_is_lost() -> None:
     async def run() -> list[int | None]:
         marks = asyncio.Event()

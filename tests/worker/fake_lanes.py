@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 
 from engine.messages import FromReplica, StageOutput, Stop, ToReplica
@@ -14,7 +15,7 @@ class FakeLanes:
     def __init__(self, script: Callable[[FakeLanes, FromReplica], None] | None = None) -> None:
         self.sent: list[FromReplica] = []
         self.script = script or (lambda _lanes, _message: None)
-        self._inbox: list[ToReplica] = []
+        self._inbox: deque[ToReplica] = deque()  # put into by several threads
         self._has_news = threading.Event()
         self.answered = threading.Event()
 
@@ -33,8 +34,7 @@ class FakeLanes:
         self._has_news.set()
 
     def receive(self) -> list[ToReplica]:
-        messages, self._inbox = self._inbox, []
-        return messages
+        return [self._inbox.popleft() for _ in range(len(self._inbox))]
 
     def send(self, message: FromReplica) -> None:
         self.sent.append(message)

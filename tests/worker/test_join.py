@@ -20,8 +20,10 @@ from engine.placement.spec import (
     JoinRequest,
     ReplicaSpec,
 )
+from tests.closed_port import closed_port
 from worker.join import EngineLostError, RefusedError, join
 
+WAIT_MS = 60_000
 SPEC = ReplicaSpec("r", 1, 0, load_pipeline("sine"), "tcp://0.0.0.0:11", "tcp://0.0.0.0:22", 30.0)
 
 
@@ -31,6 +33,7 @@ def engine_that_answers(*frames: bytes) -> Iterator[tuple[str, list[JoinRequest]
     asked: list[JoinRequest] = []
     with zmq.Context() as context:
         router = context.socket(zmq.ROUTER)
+        router.setsockopt(zmq.RCVTIMEO, WAIT_MS)
         port = router.bind_to_random_port("tcp://127.0.0.1")
 
         def answer() -> None:
@@ -78,8 +81,8 @@ def test_a_refusal_is_final(frame: bytes, says: str) -> None:
 
 
 def test_an_engine_that_is_not_there_is_given_up_in_time() -> None:
-    with pytest.raises(EngineLostError, match="cannot be reached"):
-        join("tcp://127.0.0.1:9", "tone", None, give_up_after_s=0)
+    with closed_port() as port, pytest.raises(EngineLostError, match="cannot be reached"):
+        join(f"tcp://127.0.0.1:{port}", "tone", None, give_up_after_s=0)
 
 
 def test_keys_that_do_not_fit_are_tried_twice_and_refused() -> None:

@@ -38,6 +38,8 @@ from worker.stage_model import Readiness, RowStatus, StageContext, StageModel, S
 from worker.step_loop import StepHangsError, StepLoop
 from worker.transport import Transport
 
+TIMEOUT_S = 120.0
+
 
 def make_loop(
     model: StageModel, lanes: FakeLanes, readiness: Readiness | None = None, **options: Any
@@ -59,7 +61,7 @@ def run_loop(
     loop = make_loop(model, lanes, readiness, **options)
     thread = threading.Thread(target=loop.run)
     thread.start()
-    thread.join(30.0)
+    thread.join(TIMEOUT_S)
     assert not thread.is_alive(), "the loop did not stop"
 
 
@@ -256,7 +258,7 @@ class Gated(NotesStage):
 
     def step(self, batch: Sequence[str]) -> StepOutput:
         self.entered.release()
-        assert self.gate.acquire(timeout=20)
+        assert self.gate.acquire(timeout=TIMEOUT_S)
         return super().step(batch)
 
 
@@ -265,7 +267,7 @@ def test_what_comes_for_a_request_in_its_step_waits_for_the_steps_end() -> None:
     lanes = FakeLanes()
 
     def conduct() -> None:
-        assert model.entered.acquire(timeout=20)
+        assert model.entered.acquire(timeout=TIMEOUT_S)
         lanes.put(StageUpdate("a", 1, {"text": "late"}, final=True), StageAbort(["a"]), Ping(1))
         while Pong(1, 1) not in lanes.sent:
             lanes.answered.wait(1)
@@ -284,6 +286,32 @@ def test_what_comes_for_a_request_in_its_step_waits_for_the_steps_end() -> None:
     conductor.join()
     outputs = [message for message in lanes.sent if isinstance(message, StageOutput)]
     assert [row for output in outputs for row in output.rows] == []
+    assert model.num_requests == 0
+
+
+def test_an_abort_asks_the_running_step_to_end() -> None:
+    class Endless(Gated):
+        def abandon(self, request_id: str) -> None:
+            assert request_id == "a"
+            self.gate.release()
+
+    model = Endless()
+    lanes = FakeLanes()
+
+    def conduct() -> None:
+        assert model.entered.acquire(timeout=60)
+        lanes.put(StageAbort(["a"]))
+
+    def script(current: FakeLanes, message: FromReplica) -> None:
+        if isinstance(message, StageReleased):
+            current.stop()
+
+    lanes.script = script
+    lanes.put(request("a"))
+    conductor = threading.Thread(target=conduct)
+    conductor.start()
+    run_loop(model, lanes)
+    conductor.join()
     assert model.num_requests == 0
 
 

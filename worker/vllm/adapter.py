@@ -79,9 +79,9 @@ class Burst:
     is set with the last tokens: ``stop`` at a stop token (which is among the tokens) or a stop
     string (which is not in the text), ``length`` at ``max_tokens`` or the model's length.
 
-    ``states``, where the model tells them (``llm.tell_states``), are those of the positions that
-    were run over for these tokens: with a passage's first tokens the whole prompt (and the prefix
-    of a replay), and each token but the newest. None in a replay.
+    ``states``, where the model tells them (``llm.tell_states``) and the passage wants them, are
+    those of the positions that were run over for these tokens: with a passage's first tokens the
+    whole prompt (and the prefix of a replay), and each token but the newest. None in a replay.
     """
 
     position: int
@@ -117,7 +117,8 @@ class Passage:
     leaves a guided passage only tokens whose log probability in the request's own row is at most so
     much below the likeliest one's (Li et al. 2023, "Contrastive decoding"): a high scale otherwise
     raises tokens that are wrong in both rows. ``lora`` is a name declared under ``llm.loras``; None
-    is that which the caller asked for, if any.
+    is that which the caller asked for, if any. ``wants_states``: the sink reads ``Burst.states``,
+    where the model tells them.
     """
 
     number: int
@@ -128,6 +129,7 @@ class Passage:
     plausible_nats: float | None = None
     lora: str | None = None
     wants_text: bool = False
+    wants_states: bool = True
 
 
 class PassageSource(Protocol):
@@ -149,6 +151,13 @@ class PassageSource(Protocol):
         """The next passage; None if there is none before the next input, or none at all.
 
         Reads no further than it must: a book starts as soon as its first sentence is found.
+        """
+        ...
+
+    def closing(self) -> Payload | None:
+        """What the next stage is told behind the last passage, such as warnings; None: nothing.
+
+        Called once, when no input follows and all passages have been decoded.
         """
         ...
 

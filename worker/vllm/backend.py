@@ -9,10 +9,13 @@ orchestrator begins anew.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import uvloop
 
 from engine.messages import (
     Fingerprint,
@@ -74,7 +77,7 @@ class VllmBackend:
         where = f"stages[{context.stage_id}].model"
         self._adapter: LlmAdapter = load_object(context.stage.model, where)(context)
         self._fingerprint = llm_fingerprint(llm, self._adapter.model_files())
-        self._loop = asyncio.new_event_loop()
+        self._loop = uvloop.new_event_loop()
         self._engine: TokenEngine = self._loop.run_until_complete(_launch(llm))
         self._threads = ThreadPoolExecutor(_NUM_TAKE_THREADS, "take")
         self._streams: dict[str, RequestStream] = {}
@@ -300,4 +303,7 @@ async def _launch(llm: LlmConfig) -> TokenEngine:
 
     enable_envs_cache()
     await engine.prepare()
+    # What vLLM has loaded stays: no collection of garbage should walk through it again.
+    gc.collect()
+    gc.freeze()
     return engine

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Self
 
 
 class Progress:
@@ -20,14 +20,13 @@ class Progress:
         """For how long nothing has come although somebody waits."""
         return self._clock() - self._since if self._num_waiting else 0.0
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Around a wait for tokens."""
+    def __enter__(self) -> Self:
+        """Around a wait for tokens, of as many as wait at once."""
         if self._num_waiting == 0:
             self._since = self._clock()
         self._num_waiting += 1
-        try:
-            yield
-        finally:
-            self._num_waiting -= 1
-            self._since = self._clock()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._num_waiting -= 1
+        self._since = self._clock()

@@ -92,9 +92,10 @@ class RequestStream:
         self._check_goes_on()
 
     def set_has_credit(self, has_credit: bool) -> None:
-        """Without credit it waits as if it were paused."""
-        self._has_credit = has_credit
-        self._check_goes_on()
+        """Without credit it waits as if it were paused. Said for each row: mostly no news."""
+        if has_credit != self._has_credit:
+            self._has_credit = has_credit
+            self._check_goes_on()
 
     def _check_goes_on(self) -> None:
         if self._has_credit and not self._is_paused:
@@ -209,8 +210,9 @@ class RequestStream:
             self._emit_row(None, [])
 
     def _emit_finish(self) -> None:
+        closing = self._source.closing()
         self.is_finished = True
-        self._emit_row(None, [], finished=True)
+        self._emit_row(closing, [], finished=True)
         for companion in self.companions.values():
             row = OutputRow(companion.request_id, None, companion.skip_position, finished=True)
             self._emit(row)

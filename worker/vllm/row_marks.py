@@ -11,6 +11,7 @@ from typing import Any
 
 _GROUP = "voxloom_group"
 _ALONE = "voxloom_alone"
+_UNTOLD = "voxloom_untold"
 
 # A guided passage has a row that is guided and one that it is guided away from.
 GROUP_SIZE = 2
@@ -30,13 +31,20 @@ class GroupMark:
     plausible_nats: float | None = None
 
 
-def make_extra_args(group: GroupMark | None, *, alone: bool) -> dict[str, Any] | None:
-    """``alone``: nothing else is to run until this row has its first token."""
+def make_extra_args(
+    group: GroupMark | None, *, alone: bool, untold: bool = False
+) -> dict[str, Any] | None:
+    """``alone``: nothing else is to run until this row has its first token.
+
+    ``untold``: nobody wants the states of this row.
+    """
     extra_args: dict[str, Any] = {}
     if group is not None:
         extra_args[_GROUP] = asdict(group)
     if alone:
         extra_args[_ALONE] = True
+    if untold:
+        extra_args[_UNTOLD] = True
     return extra_args or None
 
 
@@ -47,3 +55,7 @@ def read_group(extra_args: Mapping[str, Any] | None) -> GroupMark | None:
 
 def is_alone(extra_args: Mapping[str, Any] | None) -> bool:
     return bool((extra_args or {}).get(_ALONE))
+
+
+def is_untold(extra_args: Mapping[str, Any] | None) -> bool:
+    return bool((extra_args or {}).get(_UNTOLD))

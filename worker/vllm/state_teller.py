@@ -3,7 +3,8 @@
 Two of vLLM's extension points carry it. A model class of ours (out of tree, named by a
 ``vllm.general_plugins`` entry point) derives from vLLM's own and from ``TellsStates``; where a
 layer's input is told, it is handed out by the hook that vLLM has for EAGLE 3. ``TellerExtension``
-(``worker_extension_cls``) then tells the model where to send them, and which rows a step has.
+(``worker_extension_cls``) then tells the model where to send them, and which rows a step has. Rows
+that are marked as untold are left out.
 
 A step's states are sent when vLLM asks the model for logits: the batch is still the step's. That
 happens outside of what is compiled or captured, once a step, for whole prompts and for parts of
@@ -16,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import zmq
+from numpy.typing import NDArray
 
 from engine.wire import encode_value
 from worker.vllm.cache_layout import CacheLayoutExtension
+from worker.vllm.row_marks import is_untold
 from worker.vllm.states import MAX_WAITING_STEPS, StepStates
 
 if TYPE_CHECKING:
@@ -39,17 +42,25 @@ class StateTeller:
     def tell(self, embeddings: torch.Tensor, hidden: torch.Tensor) -> None:
         """``embeddings`` and ``hidden`` [positions of the step, padding behind them, width]."""
         batch = self._runner.input_batch
-        num_rows = batch.num_reqs
-        bounds = self._runner.query_start_loc.np[: num_rows + 1]
-        num_positions = int(bounds[-1])
+        bounds = self._runner.query_start_loc.np[: batch.num_reqs + 1].tolist()
+        rows = [number for number in range(batch.num_reqs) if self._is_told(batch.req_ids[number])]
+        if not rows:
+            return
+        counts = [bounds[number + 1] - bounds[number] for number in rows]
+        places = np.concatenate([np.arange(bounds[n], bounds[n + 1]) for n in rows])
         step = StepStates(
-            list(batch.req_ids[:num_rows]),
-            batch.num_computed_tokens_cpu[:num_rows].tolist(),
-            np.diff(bounds).tolist(),
-            _to_numpy(embeddings[:num_positions]),
-            _to_numpy(hidden[:num_positions]),
+            [batch.req_ids[number] for number in rows],
+            [int(batch.num_computed_tokens_cpu[number]) for number in rows],
+            counts,
+            _to_numpy(embeddings, places),
+            _to_numpy(hidden, places),
         )
         self._socket.send_multipart(encode_value(step))
+
+    def _is_told(self, row_id: str) -> bool:
+        """Whether somebody wants to know of a row; a pooling request has no parameters to say."""
+        sampling = self._runner.requests[row_id].sampling_params
+        return sampling is None or not is_untold(sampling.extra_args)
 
 
 class TellerExtension(CacheLayoutExtension):
@@ -103,7 +114,7 @@ class TellsStates:
         return logits
 
 
-def _to_numpy(states: torch.Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """A copy: the next step writes over the model's buffers."""
-    array: np.ndarray[Any, np.dtype[np.float32]] = states.float().cpu().numpy().copy()
+def _to_numpy(states: torch.Tensor, places: NDArray[np.int64]) -> NDArray[np.float32]:
+    """A copy of some positions: the next step writes over the model's buffers."""
+    array: NDArray[np.float32] = states[places].float().cpu().numpy()
     return array

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import selectors
 import threading
 from collections import deque
 from types import TracebackType
@@ -14,8 +15,8 @@ from typing import Self
 
 # Tracebacks of vLLM's processes are about a hundred lines long, and there are up to three.
 _MAX_LINES = 600
-# What is in the pipe is read within this time.
-_DRAIN_S = 0.5
+# A limit against hanging: what is in the pipe is read as soon as the thread gets a processor.
+_DRAIN_S = 10.0
 # A traceback's last line: an exception's name and message, perhaps behind a log prefix.
 _CAUSE = re.compile(r"(?:^|\s)((?:[A-Za-z_]+\.)*[A-Z]\w*(?:Error|Exception)): (.+)$")
 # These only say that something else failed.
@@ -33,8 +34,9 @@ class StderrTail:
         read_end, write_end = os.pipe()
         os.dup2(write_end, 2)
         os.close(write_end)
-        self._thread = threading.Thread(target=self._copy, args=(read_end,), daemon=True)
-        self._thread.start()
+        asked_read, self._asked_write = os.pipe()
+        self._is_drained = threading.Event()
+        threading.Thread(target=self._copy, args=(read_end, asked_read), daemon=True).start()
         return self
 
     def __exit__(
@@ -53,7 +55,8 @@ class StderrTail:
         if self._is_open:
             self._is_open = False
             os.dup2(self._saved, 2)
-        self._thread.join(_DRAIN_S)
+            os.close(self._asked_write)
+        self._is_drained.wait(_DRAIN_S)
 
     def cause(self) -> str | None:
         """The message of the first exception that names a cause, of those that came last."""
@@ -61,11 +64,23 @@ class StderrTail:
         causes = [m for m in found if not m.group(2).startswith(_FOLLOW_UPS)]
         return " ".join(causes[0].group(2).split())[:500] if causes else None
 
-    def _copy(self, read_end: int) -> None:
-        with os.fdopen(read_end, "rb", buffering=0) as stream:
+    def _copy(self, read_end: int, asked: int) -> None:
+        """Until the pipe ends. When ``asked`` has ended and nothing is left, say that it is so."""
+        with selectors.DefaultSelector() as selector:
+            for descriptor in (read_end, asked):
+                selector.register(descriptor, selectors.EVENT_READ)
             rest = b""
-            while data := stream.read(65536):
+            while True:
+                ready = {key.fd for key, _ in selector.select()}
+                if read_end not in ready:
+                    self._is_drained.set()
+                    selector.unregister(asked)
+                    continue
+                if not (data := os.read(read_end, 65536)):
+                    break
                 os.write(self._saved, data)
                 *lines, rest = (rest + data).split(b"\n")
                 self._lines.extend(line.decode(errors="replace") for line in lines)
-        os.close(self._saved)
+        for descriptor in (read_end, asked, self._saved):
+            os.close(descriptor)
+        self._is_drained.set()

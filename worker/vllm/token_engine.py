@@ -100,11 +100,12 @@ class TokenEngine:
 
         max_tokens = self._check(submission)
         lora = self._lora(submission.lora)
-        decoding = Decoding(self._engine, self._progress, self._inbox)
+        inbox = self._inbox if submission.passage.wants_states else None
+        decoding = Decoding(self._engine, self._progress, inbox)
         group_id = f"{submission.request_id}.{next(self._ids)}"
         row_ids = [f"{group_id}.{number}" for number in range(len(submission.passage.rows))]
         try:
-            if self._inbox is not None:
+            if inbox is not None:
                 decoding.open_states(group_id, submission)
             for number, row in enumerate(submission.passage.rows):
                 params = self._params(submission, number, max_tokens, group_id)
@@ -173,8 +174,11 @@ class TokenEngine:
                 f"{self._max_num_seqs}"
             )
         assert self._layout is not None, "prepare was called"
-        if self._layout.has_states:
-            raise StageFailedError("guidance needs a model without state-space (Mamba) layers")
+        if self._layout.other_kinds:
+            raise StageFailedError(
+                "guidance needs a model whose cache is keys and values of tokens; this one has "
+                + ", ".join(self._layout.other_kinds)
+            )
         sizes = [len(row.prompt_token_ids) + max_tokens for row in passage.rows]
         num_blocks = sum(self._layout.num_blocks(size) for size in sizes)
         # vLLM keeps one block for itself. A group that was preempted comes back in one step.
@@ -249,7 +253,9 @@ class TokenEngine:
             structured_outputs=_structure(sampling),
             detokenize=passage.wants_text or bool(sampling.stop),
             output_kind=RequestOutputKind.FINAL_ONLY if number else RequestOutputKind.DELTA,
-            extra_args=make_extra_args(mark, alone=submission.alone),
+            extra_args=make_extra_args(
+                mark, alone=submission.alone, untold=number > 0 or not passage.wants_states
+            ),
         )
 
 
@@ -311,7 +317,7 @@ class Decoding:
             held, self._held = self._held, None
             return held
         own = self.collectors[0]
-        with self._progress.waiting():
+        with self._progress:
             output = cast("RequestOutput", own.get_nowait() or await own.get())
         completion = output.outputs[0]
         token_ids = list(completion.token_ids)
@@ -323,7 +329,9 @@ class Decoding:
         states = await self._take_states()
         if reason is not None:
             await self._finish(is_stop_text=isinstance(completion.stop_reason, str))
-        new = NewTokens(token_ids, completion.text, cast(FinishReason | None, reason), states)
+        # As text: to put the types together takes longer than all of this.
+        reason = cast("FinishReason | None", reason)
+        new = NewTokens(token_ids, completion.text, reason, states)
         if states is None or states.first_position > 0 or len(token_ids) == 1:
             return new
         first, self._held = new.split(self._num_prompt)
@@ -334,7 +342,7 @@ class Decoding:
         if self._inbox is None:
             return None
         end = self._num_prompt + len(self._token_ids) - 1
-        with self._progress.waiting():
+        with self._progress:
             return await self._inbox.take(self._states_id, end)
 
     async def abort(self) -> None:

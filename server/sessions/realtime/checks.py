@@ -21,6 +21,13 @@ def missing(path: str) -> InvalidRequestError:
     )
 
 
+def required(data: dict[str, Any], name: str) -> Any:
+    """A field that an event must have."""
+    if data.get(name) is None:
+        raise missing(name)
+    return data[name]
+
+
 def anything(value: Any, _path: str) -> Any:
     """Accepted and kept, but not used by this server."""
     return value
@@ -69,14 +76,14 @@ def one_of(*allowed: str) -> Check:
 
 
 def number(low: float, high: float, *, whole: bool = False) -> Check:
-    kind = "a whole number" if whole else "a number"
+    allowed = f"a {'whole ' if whole else ''}number from {low:.15g} to {high:.15g}"
 
     def check(value: Any, path: str) -> float | int:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not low <= value <= high:
-            raise bad_value(path, f"{kind} from {low:g} to {high:g}", value)
+            raise bad_value(path, allowed, value)
         if whole and value != int(value):
-            raise bad_value(path, f"{kind} from {low:g} to {high:g}", value)
+            raise bad_value(path, allowed, value)
         return int(value) if whole else value
 
     return check

@@ -14,6 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from engine.errors import InvalidRequestError
+from server.audio.g711 import G711Law
+from server.json_body import quoted
+from server.sendable import check_sendable
 from server.sessions.realtime.checks import (
     Check,
     anything,
@@ -37,6 +41,7 @@ _MAX_SCHEMA_CHARS = 4096
 _MAX_HINTS, _MAX_KEYWORD_CHARS = 100, 100
 PCM_RATE = 24000
 G711_RATE = 8000
+_LAWS = {"audio/pcmu": G711Law.ULAW, "audio/pcma": G711Law.ALAW}
 # OpenAI's models that only write down, and leave it to their clients to end a turn.
 _WITHOUT_ENDPOINTING = ("gpt-realtime-whisper", "gpt-live-transcribe")
 
@@ -85,6 +90,10 @@ class WireFormat:
     @property
     def sample_bytes(self) -> int:
         return 2 if self.type == "audio/pcm" else 1
+
+    @property
+    def law(self) -> G711Law | None:
+        return _LAWS.get(self.type)
 
 
 def _check_format(value: Any, path: str) -> dict[str, Any]:
@@ -140,6 +149,7 @@ def _check_tool(value: Any, path: str) -> dict[str, Any]:
     if data.get("description") is not None:
         tool["description"] = text(MAX_INSTRUCTIONS_CHARS)(data["description"], path)
     tool["parameters"] = is_object(data.get("parameters") or {}, f"{path}.parameters")
+    check_sendable(tool["parameters"], f"{path}.parameters")
     return tool
 
 
@@ -315,10 +325,11 @@ class RealtimeConfig:
         wanted = self._find_voice(output["voice"], path)
         current = self._data["audio"]["output"]["voice"]
         if self.has_spoken and wanted != self.voice_id(current):
-            raise bad_value(
-                path,
-                f"{current!r}: the voice is fixed once the session has spoken",
-                output["voice"],
+            raise InvalidRequestError(
+                f"'{path}' must be {current!r}, got {quoted(output['voice'])}: the voice is fixed "
+                "once the session has spoken.",
+                param=path,
+                code="cannot_update_voice",
             )
 
     def check_own_voice(self, voice: Any, path: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from engine.errors import InvalidRequestError
@@ -11,6 +11,8 @@ from server.sessions.realtime.items import Item
 # More turns than an hour of talk has; their sound is what takes room.
 MAX_ITEMS = 2000
 MAX_BYTES = 128 * 1024 * 1024
+# What models that hear were trained on at once: five minutes in all.
+MAX_HEARD_MS = 300_000
 
 
 class Conversation:
@@ -32,13 +34,13 @@ class Conversation:
     def find(self, item_id: str) -> Item | None:
         return next((item for item in reversed(self._items) if item.id == item_id), None)
 
-    def get(self, item_id: str, action: str) -> Item:
+    def get(self, item_id: str, action: str, param: str = "item_id") -> Item:
         """The item that an event is about; ``action`` names the event in the error's code."""
         item = self.find(item_id)
         if item is None:
             raise InvalidRequestError(
                 f"Error with item: the item with id '{item_id[:64]}' does not exist.",
-                param="item_id",
+                param=param,
                 code=f"item_{action}_invalid_item_id",
             )
         return item
@@ -51,11 +53,22 @@ class Conversation:
                 param="item.id",
                 code="item_create_duplicate_item_id",
             )
+        if item.type == "function_call_output" and not self.has_call(item.call["call_id"]):
+            raise InvalidRequestError(
+                f"Tool call ID '{item.call['call_id'][:64]}' not found in conversation.",
+                param="item.call_id",
+                code="invalid_tool_call_id",
+            )
         index = self._place(after)
         before = self._items[index - 1].id if index else None
         self._items.insert(index, item)
         self._bound()
         return before
+
+    def has_call(self, call_id: str) -> bool:
+        return any(
+            item.type == "function_call" and item.call["call_id"] == call_id for item in self._items
+        )
 
     def delete(self, item_id: str) -> Item:
         item = self.get(item_id, "delete")
@@ -89,9 +102,30 @@ class Conversation:
             num_bytes -= self._items.pop(0).num_bytes
 
 
-def chat_messages(instructions: str, items: Iterable[Item]) -> list[dict[str, Any]]:
+def audible(items: Sequence[Item]) -> list[Item]:
+    """The items whose sound a model that hears is given: the last ones, five minutes of them.
+
+    The very last is among them whatever its length: a turn of which a part is missing would be
+    answered wrongly, so one that is too long is the model's to refuse.
+    """
+    chosen: list[Item] = []
+    left_ms = MAX_HEARD_MS
+    for item in reversed(items):
+        if item.role != "user" or item.clip is None or not item.clip.pcm:
+            continue
+        left_ms -= item.clip.duration_ms
+        if left_ms < 0 and chosen:
+            break
+        chosen.append(item)
+    return chosen[::-1]
+
+
+def chat_messages(
+    instructions: str, items: Iterable[Item], heard: Iterable[Item] = ()
+) -> list[dict[str, Any]]:
     """What a chat model is given: OpenAI's chat messages. Items without words are left out.
 
+    In the ``heard`` ones a part of the type ``audio`` stands where their sound is.
     Models refuse a call whose result does not follow at once, and arguments that were cut off: a
     call is told with its result, or not at all.
     """
@@ -101,6 +135,7 @@ def chat_messages(instructions: str, items: Iterable[Item]) -> list[dict[str, An
         for item in context
         if item.type == "function_call_output"
     }
+    sounding = {item.id for item in heard}
     messages: list[dict[str, Any]] = []
     if instructions:
         messages.append({"role": "system", "content": instructions})
@@ -112,6 +147,8 @@ def chat_messages(instructions: str, items: Iterable[Item]) -> list[dict[str, An
             continue
         elif item.is_silent:
             messages.append({"role": "system", "content": "The user has said nothing for a while."})
+        elif item.id in sounding:
+            messages.append({"role": item.role, "content": _sounding_content(item)})
         elif content := _content(item):
             messages.append({"role": item.role, "content": content})
     return messages
@@ -138,6 +175,19 @@ def _add_call(messages: list[dict[str, Any]], item: Item, output: str) -> None:
     else:
         messages.insert(at, {"role": "assistant", "content": None, "tool_calls": [call]})
     messages.append(result)
+
+
+def _sounding_content(item: Item) -> list[dict[str, Any]]:
+    """The parts of a user's item in their order, its sound as sound."""
+    parts: list[dict[str, Any]] = []
+    for part in item.parts:
+        if part["type"] == "input_audio":
+            parts.append({"type": "audio"})
+        elif part["type"] == "input_text":
+            parts.append({"type": "text", "text": part["text"]})
+        else:
+            parts.append({"type": "image_url", "image_url": {"url": part["image_url"]}})
+    return parts
 
 
 def _content(item: Item) -> str | list[dict[str, Any]]:

@@ -82,10 +82,12 @@ class ForgetRecognition:
 class ResponseOrder:
     """What is to be answered, and how. ``messages`` and ``tools`` are those of the chat API.
 
+    ``clips`` are what a model that hears is to hear at the messages' parts of the type ``audio``.
     ``voice`` is None for an answer in text. ``max_tokens`` None: as many as the model may.
     """
 
     messages: list[dict[str, Any]]
+    clips: list[Clip] = field(default_factory=list)
     tools: list[dict[str, Any]] = field(default_factory=list)
     tool_choice: Any = "auto"
     parallel_tool_calls: bool | None = None

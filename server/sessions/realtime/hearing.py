@@ -4,6 +4,9 @@ Turns are found, and recognised, by the engine, in a live stream of the session'
 turn down on trial in the pause that may end it. What a client commits itself is recognised as a
 recording.
 
+A model that hears is given the turns themselves. They are written down, as recordings, where the
+client wants to see what they say; no answer waits for that.
+
     live stream   leads to    when
     (none)        OPEN        audio comes, and the session detects turns
     OPEN          (none)      detection is switched off, the client commits or clears, it broke
@@ -16,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from engine.errors import InvalidRequestError, OverloadedError, VoxloomError
+from engine.errors import InvalidRequestError, OverloadedError, RequestError, VoxloomError
 from server.sessions.effects import SendEvent
 from server.sessions.realtime.config import RealtimeConfig, TurnRules
 from server.sessions.realtime.conversation import Conversation
@@ -53,8 +56,8 @@ class TurnListener(Protocol):
         """Somebody has begun to speak."""
         ...
 
-    def on_turn(self, item: Item) -> list[Effect]:
-        """A turn that was found in the audio is in the conversation; its words follow."""
+    def on_turn(self, item: Item, now: float) -> list[Effect]:
+        """A turn that was found in the audio is in the conversation; its words may follow."""
         ...
 
     def on_words(self, item: Item, now: float) -> list[Effect]:
@@ -71,7 +74,10 @@ class Hearing:
         conversation: Conversation,
         listener: TurnListener,
         new_item_id: Callable[[], str],
+        *,
+        model_hears: bool = False,
     ) -> None:
+        self.model_hears = model_hears
         self._config = config
         self._conversation = conversation
         self._listener = listener
@@ -133,12 +139,13 @@ class Hearing:
                 f"{_MIN_COMMIT_MS}ms of audio, but buffer only has {held_ms:.2f}ms of audio.",
                 code="input_audio_buffer_commit_empty",
             )
-        self.check_recordings([])
+        if self._writes_down:
+            self.check_recordings([])
         item_id, start_ms = self._turn or (self._new_item_id(), self._audio.start_ms)
         self._turn = None
         effects = self._stop_listening()
         item = self._make_turn(item_id, start_ms, self._audio.end_ms)
-        return [*effects, *self.add_turn(item), *self.recognise(item)]
+        return [*effects, *self.add_turn(item), *self._write_down(item)]
 
     def change_format(self) -> None:
         """The input format was changed. Raises if audio in the old one waits for its commit."""
@@ -155,6 +162,8 @@ class Hearing:
     def change_options(self) -> list[Effect]:
         """How turns are found, or what is known of their language, may have changed."""
         rules = self._config.turn_rules
+        # What may go well now, or fail for another reason, is worth telling again.
+        self._has_told_failure = False
         if rules is None:
             self._turn = None
             return self._stop_listening()
@@ -172,16 +181,19 @@ class Hearing:
         )
         return [event, *self._listener.on_speech(now)]
 
-    def take_speech_stopped(self, epoch: int, end_ms: int) -> list[Effect]:
+    def take_speech_stopped(self, epoch: int, end_ms: int, now: float) -> list[Effect]:
         """The turn is over; its audio ends at ``end_ms``, the silence included."""
         if epoch != self._epoch or self._turn is None:
             return []
         item_id, start_ms = self._turn
         self._turn = None
         item = self._make_turn(item_id, start_ms, end_ms)
-        self._live[self._epoch, start_ms] = item
         stopped = _send("input_audio_buffer.speech_stopped", item_id=item_id, audio_end_ms=end_ms)
-        return [stopped, *self.add_turn(item), *self._listener.on_turn(item)]
+        effects = [stopped, *self.add_turn(item), *self._listener.on_turn(item, now)]
+        if self.model_hears:
+            return [*effects, *self._write_down(item)]
+        self._live[self._epoch, start_ms] = item
+        return effects
 
     def take_live_words(self, epoch: int, start_ms: int, words: str, now: float) -> list[Effect]:
         """What was said in the turn that starts at ``start_ms``."""
@@ -199,8 +211,11 @@ class Hearing:
                 effects += self._abandon_turn()
             if not self._has_told_failure:
                 self._has_told_failure = True
-                details = {"type": "server_error", "code": error.code, "message": error.message}
-                effects.append(_send("error", error=details | {"param": None, "event_id": None}))
+                is_clients = isinstance(error, RequestError)
+                kind = "invalid_request_error" if is_clients else "server_error"
+                details = {"type": kind, "code": error.code, "message": error.message}
+                place = {"param": error.param, "event_id": None}
+                effects.append(_send("error", error=details | place))
         for key in [key for key in self._live if key[0] == epoch]:
             effects += self._settle(self._live.pop(key), None, error, now)
         return effects
@@ -213,6 +228,17 @@ class Hearing:
         return [_send("input_audio_buffer.speech_stopped", item_id=item_id, audio_end_ms=end_ms)]
 
     # --- recordings ------------------------------------------------------------------------------
+
+    def admit(self, items: list[Item]) -> list[Item]:
+        """Those of a client's own items that must be recognised.
+
+        Raises ``VoxloomError`` if they could not all be now.
+        """
+        for item in items:
+            item.awaits_transcript &= not self.model_hears
+        unwritten = [item for item in items if item.awaits_transcript]
+        self.check_recordings(unwritten)
+        return unwritten
 
     def check_recordings(self, items: list[Item]) -> None:
         """Raise ``VoxloomError`` if these items could not all be recognised now."""
@@ -275,9 +301,21 @@ class Hearing:
     def _make_turn(self, item_id: str, start_ms: int, end_ms: int) -> Item:
         clip = self._audio.clip(start_ms, end_ms)
         self._audio.drop_before(end_ms)
-        item = Item(item_id, "message", "user", clip=clip, awaits_transcript=True)
+        item = Item(item_id, "message", "user", clip=clip)
+        item.awaits_transcript = not self.model_hears
         item.parts = [{"type": "input_audio", "transcript": None}]
         return item
+
+    def _write_down(self, item: Item) -> list[Effect]:
+        """Have a turn recognised, if anybody waits for its words and there is room."""
+        if not self._writes_down:
+            return []
+        if len(self._recordings) < _MAX_RECORDINGS:
+            return self.recognise(item)
+        error = OverloadedError(
+            f"{_MAX_RECORDINGS} turns wait to be written down already", retry_after_s=1.0
+        )
+        return [_outcome(item, None, error)]
 
     def _stop_listening(self) -> list[Effect]:
         """Turns that are over are still written down; audio of none is heard any more."""
@@ -316,6 +354,10 @@ class Hearing:
     def _hints(self) -> Hints:
         options = self._config.transcription or {}
         return Hints(**{key: options.get(key) for key in Hints.__dataclass_fields__})
+
+    @property
+    def _writes_down(self) -> bool:
+        return self._is_shown or not self.model_hears
 
     @property
     def _is_shown(self) -> bool:

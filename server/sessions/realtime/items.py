@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
+
+import numpy as np
 
 from engine.errors import InvalidRequestError
+from server.audio.g711 import G711Writer, decode_g711
 from server.base64_pieces import decode_base64
 from server.sessions.realtime.checks import (
     Check,
@@ -19,8 +22,9 @@ from server.sessions.realtime.checks import (
     one_of,
     text,
 )
-from server.sessions.realtime.config import PCM_RATE
+from server.sessions.realtime.config import WireFormat
 from server.sessions.realtime.input_audio import Clip
+from server.sessions.realtime.spoken_text import SpokenText
 
 MAX_TEXT_CHARS = 1_000_000
 MAX_ID_CHARS = 64
@@ -37,28 +41,13 @@ _PARTS = {
 }
 
 
-# A moment in an answer's sound, in ms, and how many characters of its text have sounded by then.
-Mark: TypeAlias = tuple[float, int]
-
-
-@dataclass(slots=True)
-class SpokenText:
-    """What an assistant item says, how much sound of it was sent, and where its words end."""
-
-    text: str = ""
-    audio_ms: float = 0.0
-    marks: list[Mark] = field(default_factory=list)
-
-    def chars_until(self, at_ms: float) -> int:
-        return max((chars for ms, chars in self.marks if ms <= at_ms), default=0)
-
-
 @dataclass(slots=True)
 class Item:
     """One item. ``parts`` is its content as it is shown, without audio.
 
     ``awaits_transcript``: a turn whose words are not known yet. ``is_silent``: nobody spoke, an
-    idle timeout made the item. ``heard``: the text that is left of a truncated item.
+    idle timeout made the item. ``heard``: the text that is left of an item of which not all was
+    heard; ``heard_ms``: how much sound a client has left of it.
     """
 
     id: str
@@ -72,17 +61,21 @@ class Item:
     awaits_transcript: bool = False
     is_silent: bool = False
     heard: str | None = None
+    heard_ms: float | None = None
 
-    def to_json(self, *, with_audio: bool = False) -> dict[str, Any]:
+    def to_json(self, *, audio_in: WireFormat | None = None) -> dict[str, Any]:
+        """The item as it is shown; with ``audio_in`` as it counts now, its audio in that format."""
         shown: dict[str, Any] = {"id": self.id, "object": "realtime.item", "type": self.type}
         shown["status"] = self.status
         if self.type != "message":
             return shown | self.call
         parts = [dict(part) for part in self.parts]
-        if with_audio and self.clip is not None and len(self.clip.pcm) <= _MAX_SHOWN_AUDIO_BYTES:
+        if audio_in is not None:
             for part in parts:
                 if part["type"] == "input_audio":
-                    part["audio"] = base64.b64encode(self.clip.pcm).decode("ascii")
+                    part |= _shown_audio(self.clip, audio_in)
+                elif part["type"] == "output_audio" and self.heard is not None:
+                    part["transcript"] = self.heard
         return shown | {"role": self.role, "content": parts}
 
     @property
@@ -103,12 +96,13 @@ class Item:
                 param="item_id",
                 code="unsupported_content_type",
             )
-        had_ms = self.spoken.audio_ms
+        had_ms = self.spoken.audio_ms if self.heard_ms is None else self.heard_ms
         if end_ms > had_ms + _TRUNCATE_SLACK_MS:
             raise InvalidRequestError(
                 f"Audio content of {had_ms:.0f}ms is already shorter than {end_ms:.0f}ms",
                 param="audio_end_ms",
             )
+        self.heard_ms = min(end_ms, had_ms)
         self.heard = self.spoken.text[: self.spoken.chars_until(end_ms)].rstrip()
         self.parts = [{"type": "output_audio", "transcript": self.heard}]
 
@@ -129,38 +123,40 @@ class Item:
         return size + (len(self.spoken.text) if self.spoken is not None else 0)
 
 
-def parse_item(value: Any, path: str, new_id: Callable[[], str]) -> Item:
-    """An item that a client creates. Raises ``InvalidRequestError``."""
+def parse_item(value: Any, path: str, new_id: Callable[[], str], fmt: WireFormat) -> Item:
+    """An item that a client creates, its audio in ``fmt``. Raises ``InvalidRequestError``."""
     data = is_object(value, path)
     kind = one_of("message", "function_call", "function_call_output")(
         data.get("type"), f"{path}.type"
     )
     given = data.get("id")
+    if given == "":
+        raise bad_value(f"{path}.id", f"a string of 1 to {MAX_ID_CHARS} characters", given)
     item_id = new_id() if given is None else text(MAX_ID_CHARS)(given, f"{path}.id")
     if kind == "message":
-        return _parse_message(data, path, item_id)
+        return _parse_message(data, path, item_id, fmt)
     names = ("call_id", "name", "arguments") if kind == "function_call" else ("call_id", "output")
     call = fields({name: text(MAX_TEXT_CHARS) for name in names}, names)(data, path)
     return Item(item_id, kind, call=call)
 
 
-def _parse_message(data: dict[str, Any], path: str, item_id: str) -> Item:
+def _parse_message(data: dict[str, Any], path: str, item_id: str, fmt: WireFormat) -> Item:
     role = one_of(*_PARTS)(data.get("role"), f"{path}.role")
     if not data.get("content"):
         raise missing(f"{path}.content")
     item = Item(item_id, "message", role)
 
     def take_part(value: Any, where: str) -> dict[str, Any]:
-        return _parse_part(is_object(value, where), where, item)
+        return _parse_part(is_object(value, where), where, item, fmt)
 
     item.parts = list_of(take_part, _MAX_PARTS)(data["content"], f"{path}.content")
     return item
 
 
-def _parse_part(part: dict[str, Any], path: str, item: Item) -> dict[str, Any]:
+def _parse_part(part: dict[str, Any], path: str, item: Item, fmt: WireFormat) -> dict[str, Any]:
     kind = one_of(*_PARTS[item.role or "user"])(part.get("type"), f"{path}.type")
     if kind == "input_audio":
-        return _parse_audio(part, path, item)
+        return _parse_audio(part, path, item, fmt)
     checks: dict[str, Check] = {"text": text(MAX_TEXT_CHARS)}
     name = "text"
     if kind == "input_image":
@@ -177,30 +173,38 @@ def _check_image(value: Any, path: str) -> str:
     return url
 
 
-def _parse_audio(part: dict[str, Any], path: str, item: Item) -> dict[str, Any]:
-    """Audio of a message that a client writes itself: s16le at 24 kHz in base64."""
+def _parse_audio(part: dict[str, Any], path: str, item: Item, fmt: WireFormat) -> dict[str, Any]:
+    """Audio of a message that a client writes itself, in base64."""
     if item.clip is not None:
         raise bad_value(path, "the only input_audio of its item", "another one")
     transcript = part.get("transcript")
     if transcript is not None:
         text(MAX_TEXT_CHARS)(transcript, f"{path}.transcript")
     if part.get("audio") is not None:
-        pcm = decode_audio(part["audio"], f"{path}.audio", sample_bytes=2)
-        item.clip = Clip(pcm, PCM_RATE, 0)
+        item.clip = Clip(decode_audio(part["audio"], f"{path}.audio", fmt), fmt.rate, 0)
         item.awaits_transcript = transcript is None
     elif transcript is None:
         raise missing(f"{path}.audio")
     return {"type": "input_audio", "transcript": transcript}
 
 
-def decode_audio(value: Any, path: str, *, sample_bytes: int) -> bytes:
-    """The bytes of a base64 string, whole samples. Audio that is bytes has been decoded before."""
+def _shown_audio(clip: Clip | None, fmt: WireFormat) -> dict[str, str]:
+    """The audio of a part, unless there is none, too much, or it came in another format."""
+    if clip is None or clip.rate != fmt.rate or len(clip.pcm) > _MAX_SHOWN_AUDIO_BYTES:
+        return {}
+    samples = np.frombuffer(clip.pcm, "<i2")
+    data = clip.pcm if fmt.law is None else G711Writer(fmt.law).write(samples)
+    return {"audio": base64.b64encode(data).decode("ascii")}
+
+
+def decode_audio(value: Any, path: str, fmt: WireFormat) -> bytes:
+    """Samples, s16le, from audio in base64; audio that is bytes has been read from that before."""
     if not isinstance(value, str | bytes):
         raise bad_value(path, "a base64 string", value)
     try:
         data = value if isinstance(value, bytes) else decode_base64(value)
     except ValueError:
         raise bad_value(path, "valid base64", value) from None
-    if len(data) % sample_bytes:
-        raise bad_value(path, f"whole samples of {sample_bytes} bytes", f"{len(data)} bytes")
-    return data
+    if len(data) % fmt.sample_bytes:
+        raise bad_value(path, f"whole samples of {fmt.sample_bytes} bytes", f"{len(data)} bytes")
+    return data if fmt.law is None else decode_g711(data, fmt.law)

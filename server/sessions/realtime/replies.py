@@ -36,7 +36,12 @@ from server.sessions.realtime.config import (
     WireFormat,
     check_output_format,
 )
-from server.sessions.realtime.conversation import Conversation, chat_messages, chat_tools
+from server.sessions.realtime.conversation import (
+    Conversation,
+    audible,
+    chat_messages,
+    chat_tools,
+)
 from server.sessions.realtime.effects import (
     CancelResponse,
     Effect,
@@ -44,8 +49,9 @@ from server.sessions.realtime.effects import (
     StartResponse,
 )
 from server.sessions.realtime.hearing import Hearing
-from server.sessions.realtime.items import Item, Mark, parse_item
+from server.sessions.realtime.items import Item, parse_item
 from server.sessions.realtime.response import Event, Response, Usage
+from server.sessions.realtime.spoken_text import Mark
 
 _MAX_ASIDES = 4
 _MAX_INPUT_ITEMS = 1000
@@ -103,6 +109,12 @@ class Replies:
         self._hearing = hearing
         self._replies: dict[str, _Reply] = {}
         self._current: str | None = None
+        self._answered: frozenset[str] = frozenset()
+
+    @property
+    def answered(self) -> frozenset[str]:
+        """The items that the conversation's answer is about; between answers, the last one's."""
+        return self._answered
 
     @property
     def active(self) -> Response | None:
@@ -124,8 +136,8 @@ class Replies:
         inline: list[Item] = []
         context = self._context(asked.get("input"), inline)
         settings = self._settings(asked, given.get("audio"))
-        self._hearing.check_recordings([item for item in inline if item.awaits_transcript])
-        return self._open(settings, context, inline, asked.get("metadata"), is_aside, now)
+        unwritten = self._hearing.admit(inline)
+        return self._open(settings, context, unwritten, asked.get("metadata"), is_aside, now)
 
     def answer_turn(self, now: float) -> list[Effect]:
         """The conversation is to be answered although nobody asked; not while it is already."""
@@ -231,9 +243,10 @@ class Replies:
             path = f"response.input[{index}]"
             if value.get("type") == "item_reference":
                 item_id = text(64)(value.get("id"), f"{path}.id")
-                context.append(self._conversation.get(item_id, "reference"))
+                context.append(self._conversation.get(item_id, "reference", f"{path}.id"))
                 continue
-            item = parse_item(value, path, lambda: self._new_id("item"))
+            fmt = self._config.input_format
+            item = parse_item(value, path, lambda: self._new_id("item"), fmt)
             inline.append(item)
             context.append(item)
         return context
@@ -257,7 +270,7 @@ class Replies:
         self,
         settings: dict[str, Any],
         context: list[Item] | None,
-        inline: list[Item],
+        unwritten: list[Item],
         metadata: dict[str, str] | None,
         is_aside: bool,
         now: float,
@@ -269,7 +282,7 @@ class Replies:
             settings=shown,
             new_item_id=lambda: self._new_id("item"),
             add_item=self._conversation.insert,
-            new_call_id=lambda: self._new_id("call"),
+            name_call=self._name_call,
             metadata=metadata,
         )
         reply = _Reply(response, settings, context)
@@ -277,9 +290,8 @@ class Replies:
         if not is_aside:
             self._current = response.id
         effects = _send_all(response.begin())
-        for item in inline:
-            if item.awaits_transcript:
-                effects += self._hearing.recognise(item)
+        for item in unwritten:
+            effects += self._hearing.recognise(item)
         return effects + self._start_if_ready(reply)
 
     def _start_if_ready(self, reply: _Reply) -> list[Effect]:
@@ -288,11 +300,15 @@ class Replies:
             return []
         reply.state = State.MAKING
         response = reply.response
-        response.input_audio_ms = sum(item.clip.duration_ms for item in context if item.clip)
-        return [StartResponse(response.id, self._order(reply.settings, response, context))]
+        if response.id == self._current:
+            self._answered = frozenset(item.id for item in context)
+        heard = audible(context) if self._hearing.model_hears else []
+        counted = heard if self._hearing.model_hears else context
+        response.input_audio_ms = sum(item.clip.duration_ms for item in counted if item.clip)
+        return [StartResponse(response.id, self._order(reply.settings, response, context, heard))]
 
     def _order(
-        self, settings: dict[str, Any], response: Response, context: list[Item]
+        self, settings: dict[str, Any], response: Response, context: list[Item], heard: list[Item]
     ) -> ResponseOrder:
         output = settings["audio"]["output"]
         limit = settings["max_output_tokens"]
@@ -300,7 +316,8 @@ class Replies:
         if isinstance(choice, dict):
             choice = {"type": "function", "function": {"name": choice["name"]}}
         return ResponseOrder(
-            messages=chat_messages(settings["instructions"], context),
+            messages=chat_messages(settings["instructions"], context, heard),
+            clips=[item.clip for item in heard if item.clip is not None],
             tools=chat_tools(settings["tools"]),
             tool_choice=choice,
             parallel_tool_calls=settings["parallel_tool_calls"],
@@ -309,6 +326,11 @@ class Replies:
             speed=self._config.output["speed"],
             audio_format=WireFormat(output["format"]["type"]).type,
         )
+
+    def _name_call(self, given: str) -> str:
+        """Models that write calls as text give them no ids; some count from 0 in each answer."""
+        is_own = bool(given) and not self._conversation.has_call(given)
+        return given if is_own else self._new_id("call")
 
     def _grow(self, response_id: str, change: Callable[[Response], list[Event]]) -> list[Effect]:
         reply = self._replies.get(response_id)

@@ -19,7 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from server.sessions.realtime.items import Item, Mark, SpokenText
+from server.sessions.realtime.items import Item
+from server.sessions.realtime.spoken_text import Mark, SpokenText
 
 Event = dict[str, Any]
 # Ten tokens a second of input and twenty of output: how OpenAI counts audio.
@@ -66,7 +67,7 @@ class Response:
     settings: dict[str, Any]
     new_item_id: Callable[[], str]
     add_item: Callable[[Item], str | None]
-    new_call_id: Callable[[], str]
+    name_call: Callable[[str], str]
     metadata: dict[str, str] | None = None
     is_automatic: bool = False
     input_audio_ms: float = 0.0
@@ -138,8 +139,7 @@ class Response:
         item = self._calls.get(index)
         if item is None:
             item = Item(self.new_item_id(), "function_call", status="in_progress")
-            # Models that write calls as text give them no id.
-            item.call = {"call_id": call_id or self.new_call_id(), "name": name, "arguments": ""}
+            item.call = {"call_id": self.name_call(call_id), "name": name, "arguments": ""}
             self._calls[index] = item
             events += self._open_item(item)
         if not arguments:
@@ -167,6 +167,8 @@ class Response:
         events: list[Event] = []
         for item in self.items:
             item.status = "completed" if is_whole else "incomplete"
+            if item.spoken is not None:
+                item.spoken.is_whole = status in ("completed", "incomplete")
             if item.type == "message":
                 events += self._end_part(item)
             else:

@@ -12,19 +12,19 @@ from enum import Enum, auto
 from typing import Any
 
 from engine.errors import InvalidRequestError, RequestError, VoxloomError
-from server.audio.g711 import G711Law, decode_g711
 from server.json_body import quoted
 from server.sessions.effects import Close, SendEvent
-from server.sessions.realtime.checks import number, optional, text
+from server.sessions.realtime.checks import number, optional, required, text
 from server.sessions.realtime.config import RealtimeConfig
 from server.sessions.realtime.conversation import Conversation
 from server.sessions.realtime.effects import Effect
 from server.sessions.realtime.events import read_event
 from server.sessions.realtime.hearing import Hearing, item_events
-from server.sessions.realtime.items import MAX_ID_CHARS, Item, Mark, decode_audio, parse_item
+from server.sessions.realtime.items import MAX_ID_CHARS, Item, decode_audio, parse_item
 from server.sessions.realtime.replies import Replies
 from server.sessions.realtime.response import Usage
 from server.sessions.realtime.spec import SessionSpec, VoiceBook, random_id
+from server.sessions.realtime.spoken_text import Mark
 
 
 class State(Enum):
@@ -55,7 +55,6 @@ _HANDLERS: dict[State, dict[str, str]] = {
     State.CLOSED: {},
 }
 
-_LAWS = {"audio/pcmu": G711Law.ULAW, "audio/pcma": G711Law.ALAW}
 # RFC 6455, section 7.4.1.
 NORMAL, UNSUPPORTED_DATA, POLICY_VIOLATION, INTERNAL_ERROR = 1000, 1003, 1008, 1011
 
@@ -77,12 +76,18 @@ class RealtimeSession:
             expires_at=spec.expires_at,
         )
         self._conversation = Conversation()
-        self._hearing = Hearing(self.config, self._conversation, self, lambda: new_id("item"))
+        self._hearing = Hearing(
+            self.config,
+            self._conversation,
+            self,
+            lambda: new_id("item"),
+            model_hears=spec.model_hears,
+        )
         self._replies = Replies(
             self.config, self._conversation, self._hearing, new_id("conv"), new_id
         )
         self._turns_to_answer: set[str] = set()
-        self._owes_answer = False
+        self._unanswered: set[str] = set()
         self._ends_at: float | None = None
         self._idle_at: float | None = None
         self.state = State[spec.kind.upper()]
@@ -162,8 +167,8 @@ class RealtimeSession:
         """In the live stream of that epoch a turn has begun."""
         return self._number(self._hearing.take_speech_started(epoch, start_ms, now))
 
-    def take_speech_stopped(self, epoch: int, end_ms: int) -> list[Effect]:
-        return self._number(self._hearing.take_speech_stopped(epoch, end_ms))
+    def take_speech_stopped(self, epoch: int, end_ms: int, now: float) -> list[Effect]:
+        return self._number(self._hearing.take_speech_stopped(epoch, end_ms, now))
 
     def take_live_words(self, epoch: int, start_ms: int, words: str, now: float) -> list[Effect]:
         """What was said in the turn of the live stream that starts at ``start_ms``."""
@@ -203,10 +208,14 @@ class RealtimeSession:
         self, response_id: str, finish_reason: str, usage: Usage, now: float
     ) -> list[Effect]:
         self._await_user(response_id, now)
-        return self._number(self._replies.take_end(response_id, finish_reason, usage))
+        effects = self._replies.take_end(response_id, finish_reason, usage)
+        return self._number([*effects, *self._answer_turns(now)])
 
-    def take_response_failure(self, response_id: str, error: VoxloomError) -> list[Effect]:
-        return self._number(self._replies.take_failure(response_id, error))
+    def take_response_failure(
+        self, response_id: str, error: VoxloomError, now: float
+    ) -> list[Effect]:
+        effects = self._replies.take_failure(response_id, error)
+        return self._number([*effects, *self._answer_turns(now)])
 
     # --- what the listening half tells (TurnListener) --------------------------------------------
 
@@ -217,36 +226,43 @@ class RealtimeSession:
             return self._replies.interrupt()
         return []
 
-    def on_turn(self, item: Item) -> list[Effect]:
+    def on_turn(self, item: Item, now: float) -> list[Effect]:
         rules = self.config.turn_rules
-        if self.state is State.REALTIME and rules is not None and rules.create_response:
+        if self.state is not State.REALTIME or rules is None or not rules.create_response:
+            return []
+        if item.awaits_transcript:
             self._turns_to_answer.add(item.id)
-        return []
+            return []
+        self._unanswered.add(item.id)
+        return self._answer_turns(now)
 
     def on_words(self, item: Item, now: float) -> list[Effect]:
         """A turn without words (a cough, a door) is not answered.
 
         One whose words come while the user already speaks again is answered with the next turn,
-        even if that one has no words.
+        even if that one has no words; one that was said into an answer, after that.
         """
         effects = self._replies.on_words()
         if item.id in self._turns_to_answer:
             self._turns_to_answer.discard(item.id)
-            self._owes_answer |= bool(item.text.strip())
-        if self._owes_answer and not self._hearing.is_speaking:
-            self._idle_at = None
-            effects += self._answer_turn(now)
-        return effects
+            if item.text.strip():
+                self._unanswered.add(item.id)
+        return effects + self._answer_turns(now)
 
-    def _answer_turn(self, now: float) -> list[Effect]:
-        self._owes_answer = False
+    def _answer_turns(self, now: float) -> list[Effect]:
+        """Answer what was said, unless somebody is speaking: the model, or the user again."""
+        self._unanswered -= self._replies.answered
+        self._unanswered = {i for i in self._unanswered if self._conversation.find(i) is not None}
+        if not self._unanswered or self._hearing.is_speaking or self._replies.active is not None:
+            return []
+        self._idle_at = None
         return self._replies.answer_turn(now)
 
     # --- handlers --------------------------------------------------------------------------------
 
     def _update(self, data: dict[str, Any], now: float) -> list[Effect]:
         undo = self.config.to_json()
-        self.config.update(data.get("session"))
+        self.config.update(required(data, "session"))
         try:
             self._hearing.change_format()
         except VoxloomError:
@@ -256,10 +272,7 @@ class RealtimeSession:
         return [*self._hearing.change_options(), shown]
 
     def _append(self, data: dict[str, Any], now: float) -> list[Effect]:
-        fmt = self.config.input_format
-        audio = decode_audio(data.get("audio"), "audio", sample_bytes=fmt.sample_bytes)
-        law = _LAWS.get(fmt.type)
-        pcm = audio if law is None else decode_g711(audio, law)
+        pcm = decode_audio(required(data, "audio"), "audio", self.config.input_format)
         return self._hearing.append(pcm, now) if pcm else []
 
     def _commit(self, data: dict[str, Any], now: float) -> list[Effect]:
@@ -269,22 +282,23 @@ class RealtimeSession:
         return self._hearing.clear()
 
     def _create_item(self, data: dict[str, Any], now: float) -> list[Effect]:
-        item = parse_item(data.get("item"), "item", lambda: self._new_id("item"))
+        given, fmt = required(data, "item"), self.config.input_format
+        item = parse_item(given, "item", lambda: self._new_id("item"), fmt)
         after = optional(text(MAX_ID_CHARS))(data.get("previous_item_id"), "previous_item_id")
-        self._hearing.check_recordings([item] if item.awaits_transcript else [])
+        unwritten = self._hearing.admit([item])
         effects = item_events(item, self._conversation.insert(item, after))
-        return effects + (self._hearing.recognise(item) if item.awaits_transcript else [])
+        return effects + (self._hearing.recognise(item) if unwritten else [])
 
     def _retrieve_item(self, data: dict[str, Any], now: float) -> list[Effect]:
         item = self._conversation.get(_item_id(data), "retrieve")
-        shown = item.to_json(with_audio=True)
+        shown = item.to_json(audio_in=self.config.input_format)
         return [SendEvent({"type": "conversation.item.retrieved", "item": shown})]
 
     def _truncate_item(self, data: dict[str, Any], now: float) -> list[Effect]:
         """What was not heard is taken out of the conversation."""
         item = self._conversation.get(_item_id(data), "truncate")
         number(0, 0, whole=True)(data.get("content_index", 0), "content_index")
-        end_ms = number(0, 2**31, whole=True)(data.get("audio_end_ms"), "audio_end_ms")
+        end_ms = number(0, 2**31, whole=True)(required(data, "audio_end_ms"), "audio_end_ms")
         item.truncate(end_ms)
         answer = {"item_id": item.id, "content_index": 0, "audio_end_ms": end_ms}
         return [SendEvent({"type": "conversation.item.truncated", **answer})]
@@ -381,5 +395,5 @@ class RealtimeSession:
 
 
 def _item_id(data: dict[str, Any]) -> str:
-    item_id: str = text(MAX_ID_CHARS)(data.get("item_id"), "item_id")
+    item_id: str = text(MAX_ID_CHARS)(required(data, "item_id"), "item_id")
     return item_id

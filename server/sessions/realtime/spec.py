@@ -20,7 +20,10 @@ class VoiceBook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
-    """How a session begins. ``expires_at`` is Unix time, ``lifetime_s`` until then."""
+    """How a session begins. ``expires_at`` is Unix time, ``lifetime_s`` until then.
+
+    ``model_hears``: the model is given the sound of a turn, and waits for nobody's words.
+    """
 
     model: str
     voice: str
@@ -28,6 +31,7 @@ class SessionSpec:
     lifetime_s: float = 3600.0
     expires_at: int = 0
     initial: dict[str, Any] | None = None
+    model_hears: bool = False
 
 
 def random_id(prefix: str) -> str:

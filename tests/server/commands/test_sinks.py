@@ -58,7 +58,7 @@ def test_a_pipe_is_written_as_it_goes(tmp_path: Path) -> None:
 
     write(pipe, AudioFormat.PCM)
 
-    reader.join(10)
+    reader.join(120)
     assert received == [PCM]
     assert pipe.is_fifo()
 

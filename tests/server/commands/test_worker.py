@@ -30,7 +30,7 @@ def test_a_key_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     command = [*WORKER, "tcp://127.0.0.1:1", "--key-file", str(key_file)]
 
     done = subprocess.run(
-        [sys.executable, "-m", "server.cli", *command], capture_output=True, text=True, timeout=30
+        [sys.executable, "-m", "server.cli", *command], capture_output=True, text=True, timeout=120
     )
 
     assert done.returncode == 3

@@ -14,10 +14,10 @@ def test_an_answer_is_kept_for_an_hour() -> None:
     shelf = AudioShelf(lambda: now[0])
     assert shelf.put("a", "Hello.") == 1000 + LIFETIME_S
     now[0] += LIFETIME_S - 1
-    assert shelf.find("a") == "Hello."
+    assert shelf.find("a", "id") == "Hello."
     now[0] += 1
     with pytest.raises(InvalidRequestError, match="expired"):
-        shelf.find("a")
+        shelf.find("a", "id")
 
 
 def test_the_oldest_goes_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,8 +26,8 @@ def test_the_oldest_goes_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch
     for name in "abc":
         shelf.put(name, name)
     with pytest.raises(InvalidRequestError):
-        shelf.find("a")
-    assert (shelf.find("b"), shelf.find("c")) == ("b", "c")
+        shelf.find("a", "id")
+    assert (shelf.find("b", "id"), shelf.find("c", "id")) == ("b", "c")
 
 
 def test_many_long_answers_stay_within_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,8 +36,8 @@ def test_many_long_answers_stay_within_their_bound(monkeypatch: pytest.MonkeyPat
     shelf.put("a", "x" * 6)
     shelf.put("b", "y" * 6)
     with pytest.raises(InvalidRequestError):
-        shelf.find("a")
-    assert shelf.find("b") == "y" * 6
+        shelf.find("a", "id")
+    assert shelf.find("b", "id") == "y" * 6
 
 
 def test_ids_differ() -> None:

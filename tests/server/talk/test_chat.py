@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +14,10 @@ from engine.admission import AdmissionController
 from engine.errors import InvalidRequestError, StageFailedError, UnavailableError
 from server.app import create_app
 from server.engine_life import ServedEngine
-from tests.server.asgi_client import Answer, post_json
+from server.settings import ServerSettings
+from tests.server.asgi_client import Answer, Exchange, exchange, post_json, request
 from tests.server.fake_engine import FakeEngine
+from tests.server.slow_upload import Upload
 from tests.server.talk.fake_cascade import FakeCascade, Plot, call, telling, thought
 
 PATH = "/v1/chat/completions"
@@ -144,6 +148,54 @@ def test_too_many_choices_for_the_engine_leave_no_ticket_behind() -> None:
     assert post_json(app, PATH, ASK | {"n": 2}).status == 200
 
 
+def large_question() -> bytes:
+    """A question of more than one part of a body."""
+    said = [{"role": "user", "content": "Hello? " * 20_000}]
+    return json.dumps(ASK | {"messages": said}).encode()
+
+
+def test_a_chat_holds_its_place_from_its_first_byte_on() -> None:
+    async def scenario() -> None:
+        cascade = FakeCascade(telling("Hi."))
+        cascade.admission = AdmissionController(1, 0)
+        app = create_app(FakeEngine(), None, None, ServedEngine(cascade))
+        body, upload = large_question(), Upload()
+        slow = asyncio.create_task(exchange(app, "POST", PATH, body, on_start=upload.hold))
+        await upload.has_begun.wait()
+        for _ in range(3):
+            assert (await exchange(app, "POST", PATH, body)).status == 429
+        upload.goes_on.set()
+        assert (await slow).status == 200
+        assert cascade.admission.num_taken == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "way", "body"),
+    [(0.01, Upload().hold, large_question()), (0.5, Upload.trickle, json.dumps(ASK).encode())],
+)
+def test_a_chat_that_stands_still_or_trickles_loses_its_place(
+    timeout_s: float, way: Callable[[Exchange], None], body: bytes
+) -> None:
+    cascade = FakeCascade(telling("Hi."))
+    settings = ServerSettings(upload_timeout_s=timeout_s)
+    app = create_app(FakeEngine(), settings, None, ServedEngine(cascade))
+    answer = request(app, "POST", PATH, body=body, on_start=way)
+    assert (answer.status, answer.error["param"]) == (408, "messages")
+    assert cascade.admission.num_taken == 0
+
+
+def test_a_chat_that_is_refused_leaves_no_ticket_behind() -> None:
+    cascade = FakeCascade(telling("Hi."))
+    cascade.admission = AdmissionController(1, 0)
+    app = create_app(FakeEngine(), None, None, ServedEngine(cascade))
+    for body in (b"{", json.dumps(ASK | {"n": 9}).encode()):
+        assert request(app, "POST", PATH, body=body).status == 400
+    assert post_json(app, PATH, ASK).status == 200
+    assert cascade.admission.num_taken == 0
+
+
 def test_a_spoken_stream_that_only_calls_names_no_audio() -> None:
     plot = Plot([thought(calls=[call(0, "c1", "add", "{}")]), thought(finish_reason="tool_calls")])
     answer, _ = ask(SPOKEN | {"stream": True}, plot)
@@ -181,7 +233,17 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"messages": [{"role": "user"}]}, "messages[0].content"),
     ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
     ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content[0]"),
-    ({"messages": [{"role": "assistant", "audio": {"id": "audio_x"}}]}, "messages"),
+    ({"messages": [{"role": "assistant", "audio": {"id": "audio_x"}}]}, "messages[0].audio.id"),
+    ({"messages": [{"role": "assistant", "audio": {"id": 5}}]}, "messages[0].audio.id"),
+    ({"messages": [{"role": "assistant", "audio": {}}]}, "messages[0].audio.id"),
+    ({"messages": [{"role": "assistant", "audio": "audio_x"}]}, "messages[0].audio.id"),
+    ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages[0].content"),
+    ({"messages": [{"role": "user", "content": "a", "x": [2**64]}]}, "messages[0].x[0]"),
+    (
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"x": 2**80}}}]},
+        "tools[0].function.parameters.x",
+    ),
+    ({"top_k": 2**64}, "top_k"),
     ({"modalities": ["audio", "text"], "audio": None}, "audio"),
     ({"modalities": ["smell"]}, "modalities"),
     ({"audio": {"voice": "alloy", "format": "midi"}}, "audio"),

@@ -1,9 +1,11 @@
-"""What a live stream's options come to in the engine."""
+"""What a live stream comes to in the engine: its options, and the stages that it runs through."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
+
+import pytest
 
 from engine.input_processor import InputProcessor
 from engine.outputs import OmniInteractionPrompt
@@ -22,9 +24,11 @@ class Noting(FakeEngine):
     def __init__(self) -> None:
         super().__init__()
         self.prompts: list[dict[str, Any]] = []
+        self.stages: list[tuple[int, list[int]]] = []
 
     async def add_request_async(self, request_id: str, prompt: Any, **arguments: Any) -> None:
         self.prompts.append(prompt)
+        self.stages.append((arguments["final_stage_id"], arguments["final_output_stage_ids"]))
         arguments["ticket"].release()
 
     async def submit_interaction_async(
@@ -55,3 +59,28 @@ def test_a_hint_that_is_taken_back_is_forgotten() -> None:
         ["Darjeeling"],
     ]
     assert [after["recognition"][key] for key in wanted] == [None, [], "", []]
+
+
+@pytest.mark.parametrize("name", ["qwen2_5-omni", "qwen3-omni"])
+def test_without_a_recogniser_only_turns_are_found(name: str) -> None:
+    engine = Noting()
+    ear = LiveEar(engine, None, "r", 0)
+    unknown = Hints("xx", prompt="About tea.")
+
+    async def change() -> None:
+        await ear.open(ListeningOptions(RULES, unknown))
+        await ear.change(ListeningOptions(RULES, unknown))
+
+    asyncio.run(change())
+    assert engine.stages == [(0, [0])]
+    processor = InputProcessor(load_pipeline(name))
+    for prompt in engine.prompts:
+        _, told = processor.process_voice_update({"request_id": "r"}, prompt)
+        assert (told["mode"], told["guesses"]) == ("live", False)
+        assert told["detection"]["silence_duration_ms"] == 500
+
+
+def test_with_one_its_words_come_too() -> None:
+    engine = Noting()
+    asyncio.run(LiveEar(engine, 1, "r", 0).open(ListeningOptions(RULES, Hints())))
+    assert engine.stages == [(1, [0, 1])]

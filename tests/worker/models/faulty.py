@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,7 +46,12 @@ class FaultyStage(NotesStage):
 
 
 def load(context: StageContext) -> FaultyStage:
-    """Fails to load as often as the file named by the option ``failures`` says."""
+    """Fails to load as often as the file named by the option ``failures`` says.
+
+    With the option ``never_loads`` it goes on loading.
+    """
+    if context.stage.options.get("never_loads"):
+        threading.Event().wait()
     path = context.stage.options.get("failures")
     if path is not None:
         left = int(Path(path).read_text())

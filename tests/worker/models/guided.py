@@ -115,6 +115,9 @@ class GuidedStage:
     def abort(self, request_id: str) -> None:
         self._rows.pop(request_id, None)
 
+    def abandon(self, request_id: str) -> None:
+        """Its steps are short."""
+
     def has_work(self, request_id: str) -> bool:
         return request_id in self._rows
 

@@ -24,25 +24,39 @@ SCENARIO_TIMEOUT_S = 600.0
 
 
 class RunningEngine:
-    """An engine, and the event loop that all its scenarios run on."""
+    """An engine, and the event loop that all its scenarios run on.
+
+    A scenario that fails takes its tasks and requests with it: the next one begins with none.
+    """
 
     def __init__(self, runner: asyncio.Runner, engine: AsyncOmniEngine) -> None:
         self._runner = runner
         self.engine = engine
 
     def run(self, scenario: Awaitable[T]) -> T:
-        async def limited() -> T:
-            return await asyncio.wait_for(scenario, SCENARIO_TIMEOUT_S)
-
-        result = self._runner.run(limited())
+        result = self._runner.run(self._limited(scenario))
         self.engine.check_integrity()
         return result
 
+    async def _limited(self, scenario: Awaitable[T]) -> T:
+        before = asyncio.all_tasks()
+        try:
+            return await asyncio.wait_for(scenario, SCENARIO_TIMEOUT_S)
+        except BaseException:
+            left = asyncio.all_tasks() - before
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+            await self.engine.abort(self.engine._table.live_ids())
+            raise
+
 
 @contextlib.contextmanager
-def running_engine(pipeline: PipelineConfig) -> Iterator[RunningEngine]:
+def running_engine(
+    pipeline: PipelineConfig, config: EngineConfig = PATIENT
+) -> Iterator[RunningEngine]:
     """Ready when entered; after each scenario, checked for leaks."""
-    engine = AsyncOmniEngine(pipeline, PATIENT)
+    engine = AsyncOmniEngine(pipeline, config)
     with asyncio.Runner() as runner:
         engine.start()
         try:
@@ -57,6 +71,14 @@ def preemptions(engine: AsyncOmniEngine) -> float:
     lines = generate_latest(engine.metrics.registry).decode().splitlines()
     found = [line for line in lines if line.startswith("vllm:num_preemptions_total{")]
     return sum(float(line.split()[-1]) for line in found)
+
+
+async def all_ready(engine: AsyncOmniEngine) -> None:
+    """Wait until each stage has as many replicas as it should have."""
+    async with asyncio.timeout(START_TIMEOUT_S):
+        # The engine has no event for what is asked here.
+        while any(s.num_ready < s.num_wanted for s in engine.snapshot.stages):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
 
 
 async def tokens_of(

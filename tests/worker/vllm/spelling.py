@@ -112,6 +112,9 @@ class Speller:
             lora=self._lora,
         )
 
+    def closing(self) -> None:
+        """Nothing follows the last passage."""
+
     @property
     def is_empty(self) -> bool:
         return not self._sentences and not self._rest

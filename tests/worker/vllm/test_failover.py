@@ -13,7 +13,7 @@ import pytest
 
 from engine.async_omni_engine import AsyncOmniEngine
 from tests.engine.running import pids
-from tests.worker.vllm.engines import START_TIMEOUT_S, RunningEngine, running_engine, stream
+from tests.worker.vllm.engines import RunningEngine, all_ready, running_engine, stream
 from tests.worker.vllm.pipelines import spelled
 from tests.worker.vllm.spelling import NUM_TOKENS, sentences_of
 from tests.worker.vllm.test_guided_stage import SCALE, check_greedy
@@ -32,6 +32,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def running(checkpoint: Path) -> Iterator[RunningEngine]:
     with running_engine(spelled(checkpoint, num_replicas=2)) as engine:
+        engine.run(all_ready(engine.engine))
         yield engine
 
 
@@ -65,7 +66,7 @@ async def lose_a_process(
     await asyncio.gather(*(listener.is_in_the_middle.wait() for listener in first))
     os.kill(victim, signal.SIGKILL)
     await asyncio.gather(*tasks)
-    await engine.wait_ready(START_TIMEOUT_S)
+    await all_ready(engine)
 
 
 def processes(engine: AsyncOmniEngine) -> list[psutil.Process]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -84,6 +86,19 @@ def test_the_cause_is_found_in_what_other_processes_print() -> None:
         os.write(2, CRASH.encode())
         tail.close()
     assert tail.cause() == "No available memory for the cache"
+
+
+def test_what_a_process_has_printed_is_there_though_it_lives() -> None:
+    program = "import os, sys; os.write(2, b'ValueError: too small\\n'); print(flush=True); input()"
+    with StderrTail() as tail:
+        child = subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert child.stdout is not None
+        assert child.stdout.readline()
+        tail.close()
+        assert tail.cause() == "too small"
+    child.communicate(b"\n")
 
 
 def test_what_is_printed_still_reaches_standard_error(capfd: pytest.CaptureFixture[str]) -> None:

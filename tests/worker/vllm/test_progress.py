@@ -10,10 +10,10 @@ def test_silence_counts_only_while_somebody_waits() -> None:
     progress = Progress(lambda: now[0])
     now[0] = 100.0
     assert progress.silent_s == 0.0
-    with progress.waiting():
+    with progress:
         now[0] = 130.0
         assert progress.silent_s == 30.0
-        with progress.waiting():
+        with progress:
             now[0] = 140.0
             assert progress.silent_s == 40.0
         assert progress.silent_s == 0.0

@@ -54,10 +54,11 @@ class _Request:
     def owes_warnings(self) -> bool:
         """The text has ended, and something of it behind the last chunk is to be told.
 
-        A text that came whole was warned of before.
+        Nothing is if nothing was spoken of a text that came whole: the request fails.
         """
         has_ended = not self.is_open and self.source.is_exhausted
-        return has_ended and self.is_resumable and self.source.has_warnings
+        is_spoken = self.is_resumable or self.position > 0
+        return has_ended and is_spoken and self.source.has_warnings
 
     def status(self) -> RowStatus:
         has_ended = not self.is_open and self.source.is_exhausted

@@ -35,8 +35,8 @@ class SpokenChunk:
     """Phonemes, who speaks them, and where their words are in the request's text.
 
     ``sentence`` is the place of the whole sentence there; ``ends_sentence``: it has no further
-    chunk. ``warnings``: what was skipped or changed since the chunk before, in a text that came in
-    pieces.
+    chunk. ``warnings``: what was skipped or changed since the chunk before: words that could not be
+    read, and all else in a text that came in pieces.
     """
 
     phonemes: PhonemeChunk
@@ -189,10 +189,11 @@ class TextSource:
             return Span(original.start + piece.offset, original.end + piece.offset)
 
         phonemizer = self._phonemizers[piece.speaker.british]
+        unread: list[str] = []
         # All of them at once: the first one costs the reading of the whole sentence anyway.
-        chunks = list(phonemizer.chunks(sentence, logger.warning))
+        chunks = list(phonemizer.chunks(sentence, unread.append))
         span = locate(sentence.span)
-        self._unsaid_warnings += warnings
+        self._unsaid_warnings += warnings + tuple(dict.fromkeys(unread))
         for number, phonemes in enumerate(chunks, 1):
             told, self._unsaid_warnings = self._unsaid_warnings, ()
             is_last = number == len(chunks)

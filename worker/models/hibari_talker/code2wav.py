@@ -6,6 +6,8 @@ An input is a piece of a sentence (see ``pieces.py``)::
             sentence, shape, model_path and warnings as in ``hibari.units.make_unit``
     tokens  int64 [n] the prosody tokens of the next phonemes
 
+or, at the end of a text, a silent unit as in ``hibari.units.make_silent_unit``.
+
 A sentence takes its step as soon as the frames of that step are settled. Where steps begin and end
 depends on the position in the request alone, as in hibari.
 """
@@ -33,6 +35,7 @@ from worker.models.hibari.graphs import read_voice
 from worker.models.hibari.prosody_net import bundled_voice
 from worker.models.hibari.sentence_stream import SentenceStream
 from worker.models.hibari.shape import VoiceShape
+from worker.models.hibari.units import is_silent
 from worker.models.hibari_talker.prosody import ProsodyStream, Rhythm
 from worker.stage_model import StageContext
 
@@ -58,10 +61,12 @@ class TalkerCode2WavStage(Code2WavStage):
     def take_payload(self, request: Listening, payload: Payload) -> None:
         if "unit" in payload:
             unit = payload["unit"]
+            request.units.append(unit)
+            if is_silent(unit):
+                return
             unit["num_inputs"] = 0
             unit["rhythm"] = Rhythm(unit["ids"].size, unit["speed"])
             unit["durations"] = unit["rhythm"].durations
-            request.units.append(unit)
         if "tokens" in payload:
             unit = request.units[-1]
             unit["num_inputs"] += 1
@@ -70,6 +75,8 @@ class TalkerCode2WavStage(Code2WavStage):
     def can_advance(self, request: Listening) -> bool:
         if not request.units:
             return not request.is_open
+        if is_silent(request.units[0]):
+            return True
         rhythm: Rhythm = request.units[0]["rhythm"]
         if rhythm.is_whole or not rhythm.durations:
             return rhythm.is_whole
@@ -101,6 +108,8 @@ class TalkerCode2WavStage(Code2WavStage):
     ) -> list[Word]:
         """The words that end in the chunk: their durations are known then, and at no replay are
         they others."""
+        if is_silent(unit):
+            return []
         num_known = len(unit["durations"])
         known = [word for word in unit["words"] if word[1] <= num_known]
         first = max(chunk.start, request.skip_position)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator
 
 LOOKAHEAD = 4
-"""Tokens that must follow a phoneme before its pitch and energy are settled: beyond them the
-voice's own rhythm is assumed. With 4 instead of all of them energy is off by 0.03 of its range of
-19 and pitch by 1 Hz, as with 10; with 0 it is 0.05 and 2.7 Hz."""
+"""Tokens that must follow a phoneme before its pitch and energy are settled, at speed 1 and below:
+beyond them the voice's own rhythm is assumed. Faster speech takes more tokens for the same time,
+which is what the net sees. docs/talker.md has what more and fewer would give."""
 
 _BOUNDARIES = (12, 16, 20, 26, 34, 46, 62, 82, 106, 130, 154, 178, 202, 226)
 """Numbers of tokens at which a piece is handed on: often at first, when a listener waits."""
@@ -33,6 +34,8 @@ def piece_ends(num_phonemes: int) -> Iterator[int]:
     yield num_phonemes
 
 
-def num_settled(num_tokens: int, num_phonemes: int) -> int:
-    """Phonemes whose prosody is settled by so many tokens."""
-    return num_phonemes if num_tokens == num_phonemes else max(0, num_tokens - LOOKAHEAD)
+def num_settled(num_tokens: int, num_phonemes: int, speed: float) -> int:
+    """Phonemes whose prosody is settled by so many tokens, at a speed."""
+    if num_tokens == num_phonemes:
+        return num_phonemes
+    return max(0, num_tokens - math.ceil(LOOKAHEAD * max(1.0, speed)))

@@ -9,6 +9,7 @@ semitone that the token leaves. A sentence that the talker speaks as the net wou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -72,7 +73,11 @@ class Rhythm:
     def num_settled_frames(self) -> int:
         """Frames of 12.5 ms whose prosody is settled."""
         known = max((end for end in self._ends if end <= len(self.durations)), default=0)
-        return 2 * sum(self.durations[: num_settled(known, self.num_phonemes)])
+        return 2 * sum(self.durations[: self.num_settled(known)])
+
+    def num_settled(self, known: int) -> int:
+        """Phonemes whose prosody is settled by so many tokens."""
+        return num_settled(known, self.num_phonemes, self.speed)
 
     def push(self, tokens: Sequence[int]) -> None:
         """The next tokens. Raises ``ValueError`` for one that is no prosody token."""
@@ -120,14 +125,15 @@ class ProsodyStream:
 
     def take(self) -> Piece | None:
         """The next piece, or None if its tokens have not come or there is none."""
-        if self._num_pieces == len(self._ends):
-            return None
-        known = self._ends[self._num_pieces]
-        if len(self._rhythm.durations) < known:
-            return None
-        self._num_pieces += 1
-        start, self._num_taken = self._num_taken, num_settled(known, self._num_phonemes)
-        return self._settle(start, self._num_taken, known)
+        while self._num_pieces < len(self._ends):
+            known = self._ends[self._num_pieces]
+            if len(self._rhythm.durations) < known:
+                return None
+            self._num_pieces += 1
+            start, self._num_taken = self._num_taken, self._rhythm.num_settled(known)
+            if self._num_taken > start:  # at high speeds the first tokens settle nothing
+                return self._settle(start, self._num_taken, known)
+        return None
 
     def _settle(self, start: int, stop: int, known: int) -> Piece:
         durations = self._assumed(known)
@@ -137,7 +143,7 @@ class ProsodyStream:
         window = slice(max(low, 0), min(high, self._num_phonemes))
         f0, energy, learned = self._contours(window, durations)
         first, last = 2 * (ends[[start, stop]] - ends[window.start])
-        self._update_moves(window, durations, learned, known)
+        self._update_moves(window, durations, learned, (stop, known))
         moved = self._moved(f0, window, durations)
         return Piece(durations[start:stop], moved[first:last], energy[first:last])
 
@@ -160,24 +166,30 @@ class ProsodyStream:
         return f0, energy, learned
 
     def _update_moves(
-        self, window: slice, durations: IntArray, learned: FloatArray, known: int
+        self, window: slice, durations: IntArray, learned: FloatArray, ends: tuple[int, int]
     ) -> None:
-        """Settle how far the phonemes that are newly known are moved; NaN where nothing is said."""
+        """How far the phonemes that have come are moved; NaN where nothing is said.
+
+        ``ends``: those before the first are settled; those behind it, up to the second, are known
+        but their pitch in the net is not, so what is found for them holds for this piece only.
+        """
+        settled, known = ends
         heights = np.full(self._num_phonemes, np.nan)
         heights[window] = phoneme_pitches(durations[window], learned)
         tokens = np.full(self._num_phonemes, np.nan)
         tokens[:known] = [pitch or np.nan for pitch in self._rhythm.pitches[:known]]
         distances = tokens - heights
         for index in range(self._num_moves, min(known, window.stop)):
-            if np.isfinite(distances[index]):
-                near = distances[max(0, index - _NEIGHBOURS + 1) : index + 3]
-                near = np.concatenate([self._recent(index), near[np.isfinite(near)]])
-                self._moves[index] = np.clip(
-                    near[-_NEIGHBOURS:].mean(),
-                    distances[index] - _ROUNDING_ST,
-                    distances[index] + _ROUNDING_ST,
-                )
-        self._num_moves = min(known, window.stop)
+            self._moves[index] = self._move(distances, index)
+        self._num_moves = settled
+
+    def _move(self, distances: DoubleArray, index: int) -> float:
+        if not np.isfinite(distances[index]):
+            return math.nan
+        near = distances[max(0, index - _NEIGHBOURS + 1) : index + 3]
+        near = np.concatenate([self._recent(index), near[np.isfinite(near)]])
+        low, high = distances[index] - _ROUNDING_ST, distances[index] + _ROUNDING_ST
+        return float(np.clip(near[-_NEIGHBOURS:].mean(), low, high))
 
     def _recent(self, index: int) -> DoubleArray:
         recent = self._moves[max(0, index - _NEIGHBOURS) : index]

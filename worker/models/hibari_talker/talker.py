@@ -15,7 +15,7 @@ from worker.models.hibari.prosody_net import bundled_voice
 from worker.models.hibari.text.clean import unpack_clean
 from worker.models.hibari.text.phonemes import Phonemizer
 from worker.models.hibari.text_source import Speaker, SpokenChunk, TextSource
-from worker.models.hibari.units import place_in_text
+from worker.models.hibari.units import make_silent_unit, place_in_text
 from worker.models.hibari_talker.adapter import NULL_ROLE, guidance_of
 from worker.models.hibari_talker.pieces import piece_end
 from worker.models.hibari_talker.tokens import (
@@ -125,6 +125,11 @@ class TalkerPassages:
             guidance_scale=speaker.guidance_scale,
             plausible_nats=PLAUSIBLE_NATS,
         )
+
+    def closing(self) -> Payload | None:
+        """Warnings of the text behind the last sentence that has a sound."""
+        warnings = self._source.take_warnings()
+        return {"unit": make_silent_unit(warnings)} if warnings else None
 
     def _speaker(self, prompt: dict[str, Any]) -> StyledSpeaker:
         return StyledSpeaker(

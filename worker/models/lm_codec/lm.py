@@ -132,6 +132,9 @@ class CodecPassages:
         self._number += 1
         return self._model.passage(self._request, piece, speaker, number)
 
+    def closing(self) -> None:
+        """Nothing follows the last passage."""
+
     def _put(self, text: str, offset: int, *, flushes: bool) -> None:
         """A long text is read a slice at a time: its first passage must not wait for its last."""
         starts = range(0, max(len(text), 1), _SLICE_CHARS)

@@ -7,16 +7,20 @@ Keys of a prompt:
 - ``sampling``, ``tooling``: the chat API's fields of those kinds, for the thinker;
 - ``voice``: who speaks the answer; the first voice of the pipeline if none is named;
 - ``speed``: 1; these models have no other.
+
+A prompt with ``mode`` is for the stage in front that finds turns in live audio; its keys are those
+of ``worker.models.whisper.adapter``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from engine.errors import InvalidRequestError
+from engine.errors import ConfigError, InvalidRequestError
 from engine.messages import Prompt
 from engine.pipeline import Voice
+from worker.models.whisper import adapter as whisper
 
 SAMPLE_RATE = 16_000
 # What one request may bring in all its clips; the models were trained on five minutes at most.
@@ -34,8 +38,18 @@ _GENDERS: dict[str, Literal["female", "male"]] = {
 }
 
 
-def list_voices(voices: Sequence[str]) -> list[Voice]:
-    """``voices`` are the speakers of the checkpoint, the default one first."""
+def list_voices(
+    voices: Sequence[str], aliases: Mapping[str, Sequence[str]] | None = None
+) -> list[Voice]:
+    """``voices`` are the speakers of the checkpoint, the default one first; ``aliases`` their other
+    names. Raises ``ConfigError``.
+    """
+    others = aliases or {}
+    unknown = sorted(others.keys() - set(voices))
+    if unknown:
+        raise ConfigError(
+            f"options: aliases: {unknown[0]!r} must be one of the voices: {', '.join(voices)}"
+        )
     return [
         Voice(
             id=name.lower(),
@@ -44,13 +58,21 @@ def list_voices(voices: Sequence[str]) -> list[Voice]:
             language="mul",
             gender=_GENDERS.get(name.lower(), "neutral"),
             description="A speaker of the model",
+            aliases=tuple(others.get(name, ())),
         )
         for name in voices
     ]
 
 
-def transform_prompt(prompt: Prompt, voices: Sequence[str]) -> Prompt:
-    """What the first stage reads: ``clips``. Raises ``InvalidRequestError`` that names the key."""
+def transform_prompt(
+    prompt: Prompt, voices: Sequence[str], aliases: Mapping[str, Sequence[str]] | None = None
+) -> Prompt:
+    """What the first stage reads. Raises ``InvalidRequestError`` that names the key.
+
+    A voice is asked for by its id: that of an alias is the voice list's to find.
+    """
+    if "mode" in prompt:
+        return whisper.transform_prompt(prompt)
     unknown = sorted(prompt.keys() - _KEYS - _ENGINE_KEYS)
     if unknown:
         known = ", ".join(sorted(_KEYS))

@@ -105,11 +105,14 @@ class HearStage(UnitStage[_Listening]):
         self._encoder = encoder
 
     def add(self, request: StageRequest) -> None:
-        clips = request.prompt["clips"]
+        # Behind another stage it reads the prompt as the caller wrote it.
+        clips = request.prompt.get("clips", [])
         self._rows[request.request_id] = _Listening(clips, request.skip_position > 0)
 
     def update(self, update: StageUpdate) -> None:
-        raise ValueError("what is to be heard comes with the request")
+        """The stages before it have nothing to tell: what is to be heard comes with the request."""
+        if update.payload or not update.final:
+            raise ValueError("what is to be heard comes with the request")
 
     def next_unit(self, row: _Listening) -> Payload | None:
         row.is_done = True

@@ -1,8 +1,8 @@
 """The thinker as a language-model stage: messages and sounds in, text and thoughts out.
 
 It is the chat stage of ``worker.models.thinker`` for a model that hears, and for which another one
-talks: each payload holds the text as other thinkers tell it, and the rows that the talker reads
-(``worker.models.qwen_omni.thought``).
+talks: each payload holds the text as other thinkers tell it, and, if a talker follows, the rows
+that it reads (``worker.models.qwen_omni.thought``).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from engine.errors import ConfigError, InvalidRequestError
 from engine.messages import Payload, StageInteraction, StageRequest, StageUpdate
 from worker.models.qwen_omni.sounds import read_sounds
 from worker.models.qwen_omni.thought import KEY, Thought, pack_thought
+from worker.models.thinker.hermes_calls import OPEN
 from worker.models.thinker.vllm_adapter import (
     ChatAdapter,
     ChatOptions,
@@ -60,7 +61,12 @@ class OmniAdapter(ChatAdapter):
         question = self.read_question(request)
         stops = dict.fromkeys((*question.sampling.stop_token_ids, *self.facts.stop_tokens))
         sampling = replace(question.sampling, stop_token_ids=tuple(stops))
-        return OmniSource(self, replace(question, sampling=sampling), request.first_passage)
+        return OmniSource(
+            self,
+            replace(question, sampling=sampling),
+            request.first_passage,
+            is_spoken=not request.is_final_stage,
+        )
 
     def render_sounds(self, question: Question, sounds: Sequence[Floats]) -> tuple[Row, str]:
         """As ``render``, with as many placeholders for each sound as it has embeddings."""
@@ -108,8 +114,12 @@ class OmniAdapter(ChatAdapter):
 class OmniSource:
     """A ``PassageSource`` of one passage, which begins when all has been heard."""
 
-    def __init__(self, adapter: OmniAdapter, question: Question, first_passage: int) -> None:
+    def __init__(
+        self, adapter: OmniAdapter, question: Question, first_passage: int, *, is_spoken: bool
+    ) -> None:
+        """``is_spoken``: a talker reads the rows of the answer."""
         self._adapter = adapter
+        self._is_spoken = is_spoken
         self._question = question
         self._sounds: list[Floats] = []
         self._has_heard_all = False
@@ -133,7 +143,11 @@ class OmniSource:
             sampling=self._question.sampling,
             sink=OmniSink(self._adapter, row, begun),
             wants_text=True,
+            wants_states=self._is_spoken,
         )
+
+    def closing(self) -> None:
+        """Nothing follows the last passage."""
 
     @property
     def is_empty(self) -> bool:
@@ -141,7 +155,10 @@ class OmniSource:
 
 
 class OmniSink(ThoughtSink):
-    """A ``TokenSink``: tokens and states to thoughts, with rows of each position once."""
+    """A ``TokenSink``: tokens and states to thoughts, with rows of each position once.
+
+    The talker is told nothing of a tool call, nor of what comes behind it: it would say it aloud.
+    """
 
     def __init__(self, adapter: OmniAdapter, row: Row, begun: str) -> None:
         # Sound is counted by its length, elsewhere.
@@ -153,13 +170,18 @@ class OmniSink(ThoughtSink):
         if row.embedded is not None:
             self._is_sound[row.embedded.positions] = True
         self._num_told = 0
+        self._call_at: int | None = None
+        if OPEN in begun:
+            self._call_at = self._num_prompt_ids - adapter.num_tokens(begun[begun.index(OPEN) :])
 
     def feed(self, burst: Burst) -> Payload | None:
         self._ids += burst.token_ids
         payload = super().feed(burst)
         assert payload is not None, "a thinker tells of each burst"
+        if self._call_at is None and (self._calls.is_open or self._calls.num_calls):
+            self._call_at = len(self._ids) - self._num_called(burst.token_ids)
         if burst.states is None:
-            # A replay: what was told of these tokens came through.
+            # A replay: what was told of these tokens came through. Or nobody reads the rows.
             self._num_told = len(self._ids) - 1
             return payload
         is_last = burst.finish_reason is not None
@@ -170,16 +192,28 @@ class OmniSink(ThoughtSink):
         states = states.behind(self._num_told)
         first, end = self._num_told, self._num_told + len(states.hidden)
         self._num_told = end
+        if self._call_at is not None:
+            end = max(first, min(end, self._call_at))
+        num_rows = end - first
         is_prompt = first < self._num_prompt_ids
-        multimodal = self._is_sound if is_prompt else np.zeros(end - first, np.bool_)
+        multimodal = self._is_sound[:num_rows] if is_prompt else np.zeros(num_rows, np.bool_)
         return Thought(
             token_ids=np.array(self._ids[first:end], np.int64),
-            embeddings=states.embeddings,
-            hidden=states.hidden,
+            embeddings=states.embeddings[:num_rows],
+            hidden=states.hidden[:num_rows],
             multimodal=multimodal,
             is_prompt=is_prompt,
             is_last=is_last,
         )
+
+    def _num_called(self, token_ids: Sequence[int]) -> int:
+        """Of tokens in which a call begins, those from its tag on.
+
+        All of them where the tag has begun before: that of the published models is one token.
+        """
+        texts = (self._adapter.decode(token_ids[: i + 1]) for i in range(len(token_ids)))
+        index = next((i for i, text in enumerate(texts) if OPEN in text), 0)
+        return len(token_ids) - index
 
 
 def load(context: StageContext) -> OmniAdapter:

@@ -37,6 +37,7 @@ class Heard:
     ``kind``: ``started`` (a turn began at ``first_sample``), ``guess`` (what there is of a turn in
     which a pause has begun) or ``stopped`` (a whole turn). ``guess`` is the last sample of a guess:
     its own, or of the one that holds all speech of the turn. ``is_committed``: a commit ended it.
+    ``is_detected``: there is speech in it; else somebody only said where it ends.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Heard:
     speech: Samples | None = None
     guess: int | None = None
     is_committed: bool = False
+    is_detected: bool = True
 
     def to_payload(self) -> dict[str, Any]:
         return {
@@ -54,6 +56,7 @@ class Heard:
             "speech": self.speech,
             "guess": self.guess,
             "is_committed": self.is_committed,
+            "is_detected": self.is_detected,
         }
 
 
@@ -169,7 +172,8 @@ class Listener:
     def _stopped(self, first: int, last: int, *, is_committed: bool = False) -> Heard:
         self._turn_end = last
         speech = self._audio(first, last)
-        return Heard("stopped", first, last, speech, self._guess, is_committed)
+        is_detected = self._turn_first is not None
+        return Heard("stopped", first, last, speech, self._guess, is_committed, is_detected)
 
     def _cut_if_long(self) -> list[Heard]:
         """End a turn of the maximal length; what follows is the next one."""

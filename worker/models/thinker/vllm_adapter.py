@@ -104,6 +104,10 @@ class ChatAdapter:
         """The messages as the template gets them. Raises ``InvalidRequestError``."""
         return template_messages(messages)
 
+    def num_tokens(self, text: str) -> int:
+        """How many tokens a part of the prompt is."""
+        return len(self._tokenizer.encode(text, add_special_tokens=False))
+
     def decode(self, token_ids: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(list(token_ids), skip_special_tokens=True)
         return text
@@ -171,6 +175,9 @@ class ChatSource:
             sink=ThoughtSink(self._adapter, len(ids), begun),
             wants_text=True,
         )
+
+    def closing(self) -> None:
+        """Nothing follows the last passage."""
 
     @property
     def is_empty(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class WhisperOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     much of nothing the network hears behind a chunk. None: as much as makes 30 s of every chunk, as
     Whisper was trained; that takes several times as long as a turn of some seconds needs. Below
     five seconds it no longer finds the end of what is said, and repeats itself; above, seldom, and
-    what looks like it is recognised again with all of the 30 s.
+    what looks like it is recognised again with all of the 30 s, as is speech without a word.
     """
 
     weights: str | None = None
@@ -70,6 +71,10 @@ class Recognition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         """The given one, then those above it, to 1."""
         num_steps = int((1.0 - self.temperature) / _TEMPERATURE_STEP + 1e-6)
         return [round(self.temperature + i * _TEMPERATURE_STEP, 4) for i in range(num_steps + 1)]
+
+
+class RecognitionStoppedError(Exception):
+    """Nobody wants the words any more."""
 
 
 class Transcript(msgspec.Struct, frozen=True):
@@ -105,9 +110,6 @@ class Recogniser:
             # The hub's client and CTranslate2 raise errors of many classes.
             raise ConfigError(f"options.weights: cannot load {weights!r}: {error}") from error
         self._folder = Path(weights)
-        self._short_model = None
-        if options.tail_s is not None:
-            self._short_model = _with_tail(self._model, round(options.tail_s * _FRAMES_PER_S))
 
     def fingerprint(self) -> Fingerprint:
         files = [self._folder / "model.bin"] if self._folder.is_dir() else []
@@ -133,27 +135,47 @@ class Recogniser:
                 )
 
     def recognise(
-        self, audio: npt.NDArray[np.float32], wanted: Recognition, offset_s: float
+        self,
+        audio: npt.NDArray[np.float32],
+        wanted: Recognition,
+        offset_s: float,
+        *,
+        is_speech: bool = True,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> Transcript:
-        """The text of ``audio``, float32 [samples] at 16 kHz, which begins at ``offset_s``."""
+        """The text of ``audio``, float32 [samples] at 16 kHz, which begins at ``offset_s``.
+
+        ``is_speech``: speech was found in it. ``is_wanted`` is asked before each run of the network
+        over the audio and before each try at a text, which themselves cannot be stopped; where it
+        says no this raises ``RecognitionStoppedError``.
+        """
         duration_s = len(audio) / SAMPLE_RATE
-        language = wanted.language or self._likeliest(audio, wanted.languages)
-        language, segments = self._segments(audio, wanted, language)
+        model = _while_wanted(self._model, is_wanted)
+        language = wanted.language or self._likeliest(model, audio, wanted.languages)
+        language, segments = self._segments(model, audio, wanted, language, is_speech=is_speech)
         described = [_describe(segment, offset_s, duration_s) for segment in segments]
         return Transcript(language, [s for s in described if s["text"].strip()])
 
     def _segments(
-        self, audio: npt.NDArray[np.float32], wanted: Recognition, language: str | None
+        self,
+        model: Any,
+        audio: npt.NDArray[np.float32],
+        wanted: Recognition,
+        language: str | None,
+        *,
+        is_speech: bool,
     ) -> tuple[str, list[Any]]:
         """The language, and faster-whisper's segments."""
-        if self._short_model is not None:
+        if self._options.tail_s is not None:
+            short = _with_tail(model, round(self._options.tail_s * _FRAMES_PER_S))
             duration_s = len(audio) / SAMPLE_RATE
             limit = None if wanted.context or wanted.keywords else _most_tokens(duration_s)
             options = {"temperature": wanted.temperature, "max_new_tokens": limit}
-            found = self._run(self._short_model, audio, wanted, language, **options)
-            if not any(_is_dubious(segment, duration_s, limit) for segment in found[1]):
+            found = self._run(short, audio, wanted, language, **options)
+            is_missed = is_speech and not any(segment.text.strip() for segment in found[1])
+            if not is_missed and not any(_is_dubious(s, duration_s, limit) for s in found[1]):
                 return found
-        return self._run(self._model, audio, wanted, language, temperature=wanted.temperatures)
+        return self._run(model, audio, wanted, language, temperature=wanted.temperatures)
 
     def _run(
         self,
@@ -176,13 +198,35 @@ class Recogniser:
         )
         return str(info.language), list(found)
 
-    def _likeliest(self, audio: npt.NDArray[np.float32], languages: tuple[str, ...]) -> str | None:
+    def _likeliest(
+        self, model: Any, audio: npt.NDArray[np.float32], languages: tuple[str, ...]
+    ) -> str | None:
         """The one of ``languages`` that it sounds like; None if there is no choice to make."""
-        if len(languages) <= 1 or not self._model.model.is_multilingual:
+        if len(languages) <= 1 or not model.model.is_multilingual:
             return languages[0] if len(languages) == 1 else None
-        _, _, found = self._model.detect_language(audio)
+        _, _, found = model.detect_language(audio)
         probabilities = dict(found)
         return max(languages, key=lambda code: float(probabilities.get(code, 0.0)))
+
+
+class _WhileWanted:
+    """CTranslate2's model; what is asked of it when nobody wants it any more raises instead."""
+
+    def __init__(self, model: Any, is_wanted: Callable[[], bool]) -> None:
+        self._model = model
+        self._is_wanted = is_wanted
+
+    def __getattr__(self, name: str) -> Any:
+        if not self._is_wanted():
+            raise RecognitionStoppedError
+        return getattr(self._model, name)
+
+
+def _while_wanted(model: Any, is_wanted: Callable[[], bool]) -> Any:
+    """The same weights, for as long as their words are wanted."""
+    asking = copy.copy(model)
+    asking.model = _WhileWanted(model.model, is_wanted)
+    return asking
 
 
 def _with_tail(model: Any, tail: int) -> Any:

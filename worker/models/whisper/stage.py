@@ -18,6 +18,7 @@ from worker.models.whisper.recogniser import (
     SAMPLE_RATE,
     Recogniser,
     Recognition,
+    RecognitionStoppedError,
     Transcript,
     WhisperOptions,
     language_name,
@@ -43,6 +44,7 @@ class _Request:
     num_waiting: int = 0
     guess: tuple[int, Transcript] | None = None
     language: str | None = None
+    is_abandoned: bool = False
 
     @property
     def has_work(self) -> bool:
@@ -106,6 +108,9 @@ class WhisperStage(UnitStage[_Request]):
             self._recogniser.check(_wanted(update.payload["heard"]))
             request.put(update)
 
+    def abandon(self, request_id: str) -> None:
+        self._rows[request_id].is_abandoned = True
+
     def fingerprint(self) -> Fingerprint:
         return self._recogniser.fingerprint()
 
@@ -114,7 +119,10 @@ class WhisperStage(UnitStage[_Request]):
         if heard is None or (heard["kind"] == "guess" and self._others_wait(row)):
             row.done_position = row.position
             return None
-        transcript = self._transcribe(row, heard)
+        try:
+            transcript = self._transcribe(row, heard)
+        except RecognitionStoppedError:
+            return None
         if heard["kind"] == "guess":
             row.guess = (heard["guess"], transcript)
             row.done_position = row.position
@@ -137,7 +145,13 @@ class WhisperStage(UnitStage[_Request]):
         if heard["kind"] == "chunk" and wanted.language is None:
             wanted = msgspec.structs.replace(wanted, language=request.language)
         offset_s = heard["first_sample"] / SAMPLE_RATE
-        transcript = self._recogniser.recognise(heard["speech"], wanted, offset_s)
+        transcript = self._recogniser.recognise(
+            heard["speech"],
+            wanted,
+            offset_s,
+            is_speech=heard["is_detected"],
+            is_wanted=lambda: not request.is_abandoned,
+        )
         if transcript.segments:
             request.language = transcript.language
         return transcript

@@ -35,8 +35,14 @@ def counting_ids() -> Callable[[str], str]:
 class Client:
     """One session, and everything that it has said."""
 
-    def __init__(self, *, kind: str = "realtime", initial: dict[str, Any] | None = None) -> None:
-        spec = SessionSpec("cascade", "anna", kind, initial=initial)
+    def __init__(
+        self,
+        *,
+        kind: str = "realtime",
+        initial: dict[str, Any] | None = None,
+        model_hears: bool = False,
+    ) -> None:
+        spec = SessionSpec("cascade", "anna", kind, initial=initial, model_hears=model_hears)
         self.session = RealtimeSession(spec, TwoVoices(), counting_ids())
         self.now = 0.0
         self.events: list[dict[str, Any]] = []
@@ -89,7 +95,8 @@ class Client:
         """The user is silent long enough for the engine to end their turn."""
         events = self.append(ms)
         self.is_speaking = False
-        return events + self.note(self.session.take_speech_stopped(self.epoch, self.heard_ms))
+        stopped = self.session.take_speech_stopped(self.epoch, self.heard_ms, self.now)
+        return events + self.note(stopped)
 
     def turn(self, words: str) -> list[dict[str, Any]]:
         """The user says something, and is understood."""

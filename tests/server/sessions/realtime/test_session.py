@@ -80,6 +80,10 @@ BAD_UPDATES: list[tuple[dict[str, Any], str]] = [
     ({"max_output_tokens": 0}, "session.max_output_tokens"),
     ({"tools": [{"type": "function"}]}, "session.tools[0].name"),
     ({"tools": {"type": "function"}}, "session.tools"),
+    (
+        {"tools": [{"type": "function", "name": "f", "parameters": {"x": [2**64]}}]},
+        "session.tools[0].parameters.x[0]",
+    ),
     ({"tool_choice": "maybe"}, "session.tool_choice"),
     ({"instructions": "\ud800"}, "session.instructions"),
     ({"instructions": 5}, "session.instructions"),
@@ -112,14 +116,23 @@ BAD_EVENTS: list[tuple[dict[str, Any], str]] = [
     ({}, "invalid_event"),
     ({"type": "no.such.event"}, "invalid_value"),
     ({"type": 5}, "invalid_value"),
-    ({"type": "session.update"}, "invalid_value"),
+    ({"type": "session.update"}, "missing_required_parameter"),
     ({"type": "session.update", "session": {}}, "missing_required_parameter"),
-    ({"type": "input_audio_buffer.append"}, "invalid_value"),
+    ({"type": "input_audio_buffer.append"}, "missing_required_parameter"),
     ({"type": "input_audio_buffer.append", "audio": "%%%"}, "invalid_value"),
     ({"type": "input_audio_buffer.append", "audio": "QUJD"}, "invalid_value"),
     ({"type": "input_audio_buffer.commit"}, "input_audio_buffer_commit_empty"),
-    ({"type": "conversation.item.create"}, "invalid_value"),
+    ({"type": "conversation.item.create"}, "missing_required_parameter"),
     ({"type": "conversation.item.create", "item": {"type": "message"}}, "invalid_value"),
+    ({"type": "conversation.item.create", "item": USER_TEXT | {"id": ""}}, "invalid_value"),
+    ({"type": "conversation.item.retrieve"}, "missing_required_parameter"),
+    (
+        {
+            "type": "conversation.item.create",
+            "item": {"type": "function_call_output", "call_id": "nobody", "output": "x"},
+        },
+        "invalid_tool_call_id",
+    ),
     (
         {
             "type": "conversation.item.create",
@@ -273,6 +286,7 @@ def test_the_voice_is_fixed_once_it_was_heard() -> None:
     client.audio(100, 5)
     error = the_error(client.update(audio={"output": {"voice": "ben"}}))
     assert "fixed" in error["message"]
+    assert error["code"] == "cannot_update_voice"
     assert types(client.update(audio={"output": {"voice": "anna"}})) == ["session.updated"]
     assert types(client.update(audio={"output": {"voice": "alloy"}})) == ["session.updated"]
 
@@ -334,7 +348,7 @@ def test_a_turn_may_be_committed_while_it_is_spoken() -> None:
     events = client.say("input_audio_buffer.commit")
     assert types(events)[0] == "input_audio_buffer.committed"
     assert events[0]["item_id"] == client.events[1]["item_id"]
-    assert client.session.take_speech_stopped(client.epoch, 900) == []
+    assert client.session.take_speech_stopped(client.epoch, 900, client.now) == []
 
 
 def test_without_detection_nothing_is_listened_for() -> None:

@@ -147,7 +147,7 @@ class World:
                 client.now += 0.32
                 return session.take_speech_started(client.epoch, client.heard_ms, client.now)
             case "silence":
-                return session.take_speech_stopped(client.epoch, client.heard_ms)
+                return session.take_speech_stopped(client.epoch, client.heard_ms, now)
             case "live words":
                 return session.take_live_words(client.epoch, client.heard_ms, "word", now)
             case "deaf":
@@ -168,7 +168,7 @@ class World:
             case "end":
                 return session.take_response_end(response, "stop", Usage(), now)
             case "failure":
-                return session.take_response_failure(response, StageFailedError("broke"))
+                return session.take_response_failure(response, StageFailedError("broke"), now)
         client.now += 5.0
         return session.time_out(client.now)
 
@@ -192,11 +192,11 @@ def pairs_are_closed(client: Client) -> None:
 @settings(
     max_examples=700, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
-@given(steps)
+@given(steps, st.booleans())
 def test_ten_thousand_events_are_each_understood_or_answered(
-    moves: list[str | tuple[str, str]],
+    moves: list[str | tuple[str, str]], model_hears: bool
 ) -> None:
-    client = Client()
+    client = Client(model_hears=model_hears)
     world = World(client)
     for move in moves:
         if isinstance(move, tuple):

@@ -8,7 +8,7 @@ import pytest
 from openai.types.realtime import RealtimeServerEvent
 from pydantic import TypeAdapter
 
-from engine.errors import StageFailedError
+from engine.errors import InvalidRequestError, StageFailedError
 from server.sessions.realtime.effects import (
     CancelResponse,
     Recognise,
@@ -164,6 +164,22 @@ def test_a_turn_that_breaks_off_is_ended_and_failures_are_told_once() -> None:
     assert types(client.note(broken)) == ["input_audio_buffer.speech_stopped"]
 
 
+def test_what_the_client_made_the_recogniser_refuse_is_the_clients_mistake() -> None:
+    client = Client()
+    client.talk()
+    refused = InvalidRequestError("language must be en", param="language")
+    broken = client.session.take_listening_failure(client.epoch, refused, client.now)
+    error = client.note(broken)[-1]["error"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", "invalid_value")
+    assert error["param"] == "language"
+    client.update(audio={"input": {"transcription": {"language": "de"}}})
+    client.now += 1.0
+    client.is_speaking = False
+    client.talk()
+    broken = client.session.take_listening_failure(client.epoch, refused, client.now)
+    assert types(client.note(broken))[-1] == "error"
+
+
 def test_turns_of_a_stream_that_was_closed_fail_with_it() -> None:
     client = Client()
     client.detect(create_response=False)
@@ -309,13 +325,13 @@ def test_a_call_without_a_result_or_cut_short_is_kept_from_the_model() -> None:
     client.rest()
     client.understand("Hello?")
     assert [m["role"] for m in client.last(StartResponse).order.messages] == ["user", "user"]
-    client.call(0, "add", "{}")
+    call = client.call(0, "add", "{}")[0]["item"]
     client.finish()
     client.turn("Are you there?")
     roles = [message["role"] for message in client.last(StartResponse).order.messages]
     assert roles == ["user", "user", "user"]
     client.say("response.cancel")
-    output = {"type": "function_call_output", "call_id": "call_0", "output": "4"}
+    output = {"type": "function_call_output", "call_id": call["call_id"], "output": "4"}
     client.say("conversation.item.create", item=output)
     client.say("response.create")
     roles = [message["role"] for message in client.last(StartResponse).order.messages]
@@ -429,7 +445,9 @@ def test_an_answer_that_fails_says_so_and_the_session_goes_on() -> None:
     client.turn("Hi.")
     client.text("Hel")
     events = client.note(
-        client.session.take_response_failure(client.response_id, StageFailedError("gone"))
+        client.session.take_response_failure(
+            client.response_id, StageFailedError("gone"), client.now
+        )
     )
     done = events[-2]["response"]
     assert done["status"] == "failed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from engine.errors import InvalidRequestError
 from engine.messages import SamplingParams, StageInteraction, StageRequest, StageUpdate
 from worker.models.hibari.adapter import transform_prompt
 from worker.models.hibari.prosody import ProsodyStage
+from worker.models.hibari.text.clean import CleanText, pack_clean
 from worker.stage_model import RowStatus
 
 pytestmark = pytest.mark.model
@@ -205,3 +207,17 @@ def test_an_open_session_without_text_has_nothing_to_do(stage: ProsodyStage) -> 
     units, rows = run(stage)
     assert units == []
     assert rows[-1].finished
+
+
+def test_a_word_that_could_not_be_read_behind_the_last_sound_is_told_at_the_end(
+    stage: ProsodyStage,
+) -> None:
+    text = f"One. {'1' * 60}."
+    places = array("I", range(len(text) + 1))
+    clean = CleanText(text, places[:-1], places[1:], (), True)
+    prompt = transform_prompt({"text": "x"}) | pack_clean(clean)
+    stage.add(StageRequest("r", prompt, SamplingParams(), 7))
+    units, rows = run(stage)
+    assert units[0]["warnings"] == ()
+    assert units[1:] == [{"warnings": ("skipped a word that could not be read",)}]
+    assert [row.finished for row in rows] == [False, True]

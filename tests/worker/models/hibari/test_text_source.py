@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from array import array
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.models.hibari.text.clean import clean_text, pack_clean, unpack_clean
+from worker.models.hibari.text.clean import CleanText, clean_text, pack_clean, unpack_clean
 from worker.models.hibari.text.draft import Span
 from worker.models.hibari.text.phonemes import Phonemizer
 from worker.models.hibari.text_source import Speaker, SpokenChunk, TextSource
@@ -140,3 +141,15 @@ def test_a_text_that_came_whole_was_warned_of_before() -> None:
     text_source.put_clean(unpack_clean(pack_clean(clean_text("One 中."))))
 
     assert [chunk.warnings for chunk in take_all(text_source)] == [()]
+
+
+def test_a_word_that_cannot_be_read_is_told_with_its_chunk_or_behind_the_last() -> None:
+    number = "1" * 60
+    text = f"Before {number} after. {number}."
+    text_source = source()
+    places = array("I", range(len(text) + 1))
+    text_source.put_clean(CleanText(text, places[:-1], places[1:], (), True))
+
+    told = "skipped a word that could not be read"
+    assert [chunk.warnings for chunk in take_all(text_source)] == [(told,)]
+    assert text_source.take_warnings() == (told,)

@@ -11,6 +11,7 @@ import pytest
 from engine.messages import SamplingParams, StageRequest, StageUpdate
 from tests.worker.models.hibari import bundled
 from tests.worker.models.hibari_talker.spoken import tokens
+from worker.models.hibari.units import make_silent_unit
 from worker.models.hibari_talker.code2wav import TalkerCode2WavStage
 from worker.stage_model import RowStatus
 
@@ -129,3 +130,22 @@ def test_a_wrong_token_fails_its_request_when_it_comes(stage: TalkerCode2WavStag
     with pytest.raises(ValueError, match="token 3 is no prosody token"):
         stage.update(StageUpdate("wrong", 0, inputs[0]))
     stage.abort("wrong")
+
+
+def test_warnings_behind_the_last_sound_are_told_without_samples(
+    stage: TalkerCode2WavStage,
+) -> None:
+    add(stage, "rest")
+    spoken = payloads(1000)
+    audio, rows, words = run(stage, "rest", [*spoken, {"unit": make_silent_unit(("late",))}])
+    assert rows[-1].finished
+    assert (rows[-1].units_done, rows[-1].done_position) == (len(spoken) + 1, len(audio))
+    assert len(words) == 6
+
+    add(stage, "silent")
+    stage.update(StageUpdate("silent", 0, {"unit": make_silent_unit(("late",))}, final=True))
+    output = stage.step(["silent"])
+    assert output.multimodal_outputs["warnings"] == [["late"]]
+    assert [len(audio) for audio in output.multimodal_outputs["audio"]] == [0]
+    assert output.rows["silent"].finished
+    stage.abort("silent")

@@ -21,6 +21,11 @@ def test_counting_tokens_and_listing_ends_agree(num_phonemes: int) -> None:
 
 
 def test_only_the_end_settles_the_last_phonemes() -> None:
-    assert num_settled(20, 50) == 20 - LOOKAHEAD
-    assert num_settled(50, 50) == 50
-    assert num_settled(2, 50) == 0
+    assert num_settled(20, 50, 1.0) == 20 - LOOKAHEAD
+    assert num_settled(50, 50, 1.0) == 50
+    assert num_settled(2, 50, 1.0) == 0
+
+
+def test_faster_speech_waits_for_more_tokens_and_slower_for_no_fewer() -> None:
+    settled = [num_settled(40, 50, speed) for speed in (0.25, 1.0, 1.3, 2.0, 4.0)]
+    assert settled == [40 - LOOKAHEAD * factor for factor in (1, 1, 1.5, 2, 4)]

@@ -178,3 +178,16 @@ def test_a_wrong_stream_of_tokens_is_an_error(
     sink = PieceSink({"ids": np.arange(5)}, 0)
     with pytest.raises(StageFailedError, match=message):
         sink.feed(Burst(0, tokens, finish_reason=reason))
+
+
+def test_what_is_skipped_behind_the_last_sound_is_told_at_the_end(adapter: TalkerAdapter) -> None:
+    source = adapter.open(request("One. ", resumable=True), {})
+    source.update(StageUpdate("r", 1, {"text": "中中", "text_offset": 5}, final=True))
+    assert len(take_all(source)) == 1
+    assert source.closing() == {"unit": {"warnings": ("skipped 2 characters of Han script",)}}
+
+
+def test_nothing_is_told_at_the_end_of_a_text_that_was_spoken_whole(adapter: TalkerAdapter) -> None:
+    source = adapter.open(request(TEXT), {})
+    take_all(source)
+    assert source.closing() is None

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -24,7 +25,12 @@ from tests.worker.models.lm_codec.speaking import (
     samples_of,
     speak,
 )
-from tests.worker.vllm.engines import START_TIMEOUT_S, RunningEngine, running_engine
+from tests.worker.vllm.engines import (
+    PATIENT,
+    START_TIMEOUT_S,
+    RunningEngine,
+    running_engine,
+)
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
@@ -40,7 +46,12 @@ def description(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def running(description: Path) -> Iterator[RunningEngine]:
-    with running_engine(ORPHEUS.pipeline(description)) as engine:
+    """No stage is far ahead of the listener: of a long text most is still to be made."""
+    pipeline = ORPHEUS.pipeline(description)
+    codec = msgspec.structs.replace(pipeline.stages[1], max_pending_units=2)
+    pipeline = msgspec.structs.replace(pipeline, stages=(pipeline.stages[0], codec))
+    config = msgspec.structs.replace(PATIENT, max_buffered_audio_s=1.0)
+    with running_engine(pipeline, config) as engine:
         yield engine
 
 

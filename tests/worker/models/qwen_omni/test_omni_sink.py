@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +141,59 @@ def test_a_sound_takes_as_many_places_as_it_has_embeddings(adapter: OmniAdapter)
 def test_a_sound_without_a_place_is_refused(adapter: OmniAdapter) -> None:
     with pytest.raises(InvalidRequestError, match="no place"):
         open_passage(adapter, message("a"), [np.zeros((3, WIDTH), np.float32)])
+
+
+CALL = '<tool_call>\n{"name": "wait", "arguments": {}}\n</tool_call>'
+
+
+def told_ids(thoughts: list[Thought]) -> list[int]:
+    return [int(token) for thought in thoughts for token in thought.token_ids]
+
+
+def tokens_of(adapter: OmniAdapter, text: str) -> list[int]:
+    """A byte each, and none for the control tokens, which no text here has."""
+    tokens = [token for token in range(256) if adapter.decode([token])]
+    by_text = {adapter.decode([token]): token for token in tokens}
+    return [by_text[char] for char in text]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_call_that_the_prompt_begins_is_not_said(adapter: OmniAdapter, size: int) -> None:
+    begun, rest = CALL[: CALL.index("{")], CALL[CALL.index("{") :]
+    head, tail = PROMPT[:1] + PROMPT[3:], tokens_of(adapter, begun)
+    written = tokens_of(adapter, rest)
+    sink = OmniSink(adapter, Row(None, head + tail), begun)
+    payloads = [sink.feed(burst) for burst in bursts(head + tail, written, rest, size)]
+    thoughts = [read_thought(payload, WIDTH) for payload in payloads if payload is not None]
+    assert told_ids([thought for thought in thoughts if thought is not None]) == head
+    assert thoughts[-1] is not None
+    assert thoughts[-1].is_last
+    calls = [call for payload in payloads if payload for call in payload["thought"]["calls"]]
+    assert [call["name"] for call in calls] == ["wait"]
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_what_is_written_before_a_call_is_said(adapter: OmniAdapter, size: int) -> None:
+    """The talker may hear the beginning of a tag that is no token of its own."""
+    text = f"Wait.{CALL} And more."
+    written = tokens_of(adapter, text)
+    sink = OmniSink(adapter, Row(None, PROMPT), "")
+    payloads = [sink.feed(burst) for burst in bursts(PROMPT, written, text, size)]
+    thoughts = [read_thought(payload, WIDTH) for payload in payloads if payload is not None]
+    told = told_ids([thought for thought in thoughts if thought is not None])
+    said = adapter.decode(told[NUM_PROMPT:])
+    assert said.startswith("Wait.")
+    assert "<tool_call>".startswith(said.removeprefix("Wait."))
+    assert "".join(p["thought"]["delta"] for p in payloads if p) == "Wait. And more."
+
+
+def bursts(prompt: list[int], written: list[int], text: str, size: int) -> list[Burst]:
+    """Answer tokens so many at a time: the first alone, each with the states of those before."""
+    edges = sorted({0, 1, *range(1, len(written), size), len(written)})
+    found = []
+    for first, end in itertools.pairwise(edges):
+        begin = len(prompt) + first - 1 if first else 0
+        held = states(begin, len(prompt) + end - 1)
+        burst = Burst(first, written[first:end], text[first:end], states=held)
+        found.append(replace(burst, finish_reason="stop") if end == len(written) else burst)
+    return found

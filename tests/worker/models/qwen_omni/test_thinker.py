@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
 from engine.errors import InvalidRequestError
 from tests.worker.models.qwen_omni.noises import clip_of, message
-from tests.worker.models.qwen_omni.omni_pipelines import small_omni, text_only
+from tests.worker.models.qwen_omni.omni_pipelines import listened, small_omni
 from tests.worker.models.qwen_omni.references import Thinking, think
 from tests.worker.models.qwen_omni.tiny_omni import CHECKPOINTS, WIDTH, ids_of
 from tests.worker.vllm.engines import RunningEngine, running_engine
@@ -23,6 +22,7 @@ from worker.models.qwen_omni.thought import Thought, read_thought
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
+THINKING, LISTENING = 1, 2
 TOLERANCE = 2e-4
 TEXTS = ("Hi.", "What is the time in Lisbon?", "Count to three, please. " * 4)
 
@@ -43,10 +43,7 @@ def omni(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Omni]:
     folder = CHECKPOINTS[request.param](tmp_path_factory.mktemp("omni"))
-    pipeline = text_only(small_omni(request.param, folder))
-    hear, think = pipeline.stages
-    think = msgspec.structs.replace(think, options={"system": None, "tool_format": "none"})
-    with running_engine(msgspec.structs.replace(pipeline, stages=(hear, think))) as engine:
+    with running_engine(listened(small_omni(request.param, folder))) as engine:
         yield Omni(engine, folder, LAYERS[request.param])
 
 
@@ -55,12 +52,17 @@ async def ask(
     name: str,
     messages: list[Any],
     num_tokens: int,
+    *,
+    is_spoken: bool = True,
     **prompt: Any,
 ) -> tuple[list[Thought], dict[str, Any]]:
     """The thoughts of an answer, and the last of what is said to the client."""
     sampling = {"temperature": 0, "max_tokens": num_tokens}
     outputs = running.engine.generate(
-        name, {"messages": messages, "sampling": sampling, **prompt}, final_stage_id=1
+        name,
+        {"messages": messages, "sampling": sampling, **prompt},
+        final_stage_id=LISTENING if is_spoken else THINKING,
+        final_output_stage_ids=[THINKING],
     )
     thoughts, said = list[Thought](), dict[str, Any]()
     async with contextlib.aclosing(outputs) as opened:
@@ -68,7 +70,7 @@ async def ask(
             thought = read_thought(output.payload, WIDTH)
             if thought is not None:
                 thoughts.append(thought)
-                said = output.payload["thought"]
+            said = output.payload.get("thought", said)
     return thoughts, said
 
 
@@ -120,6 +122,21 @@ def test_what_is_heard_is_what_transformers_hears(omni: Omni) -> None:
     num_sounds = int(both[0].multimodal.sum())
     assert said["usage"]["prompt_tokens"] == len(wanted.prompt_ids) - num_sounds
     check(one, think(omni.folder, message(None), 12, clips[:1], omni.layer))
+
+
+def test_an_answer_that_nobody_speaks_brings_no_states(omni: Omni) -> None:
+    """Beside one that is spoken: its states are told all the same."""
+
+    async def scenario() -> list[Any]:
+        written = ask(omni.running, "written", message(TEXTS[1]), 13, is_spoken=False)
+        spoken = ask(omni.running, "spoken", message(TEXTS[2]), 20)
+        return list(await asyncio.gather(written, spoken))
+
+    (none, said), (thoughts, _) = omni.running.run(scenario())
+    assert none == []
+    wanted = think(omni.folder, message(TEXTS[1]), 13, layer=omni.layer)
+    assert said["usage"]["completion_tokens"] == len(wanted.answer_ids)
+    check(thoughts, think(omni.folder, message(TEXTS[2]), 20, layer=omni.layer))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from engine.errors import (
     VoxloomError,
 )
 from engine.pipeline import PipelineConfig, StageConfig, load_pipeline
+from tests.closed_port import closed_port
 from tests.engine.running import run, running
 from tests.language_models import ScriptedLlm, scripted_llm
 
@@ -39,7 +40,7 @@ class Answer:
         return [self.text[first:last] for _, _, first, last in self.words]
 
 
-def thinking(base_url: str, *, timeout_s: float = 20.0, **more: Any) -> PipelineConfig:
+def thinking(base_url: str, *, timeout_s: float = 120.0, **more: Any) -> PipelineConfig:
     speech = load_pipeline("hibari")
     options = {"base_url": base_url, "model": "m", "timeout_s": timeout_s, "max_retries": 0} | more
     think = StageConfig(
@@ -68,8 +69,15 @@ def llm() -> Iterator[ScriptedLlm]:
 
 
 async def ask(
-    engine: AsyncOmniEngine, request_id: str, content: str, *, speaks: bool = True, **prompt: Any
+    engine: AsyncOmniEngine,
+    request_id: str,
+    content: str,
+    *,
+    speaks: bool = True,
+    on_sound: Callable[[], None] | None = None,
+    **prompt: Any,
 ) -> Answer:
+    """``on_sound`` is called, on a thread, when the first sound has come."""
     answer = Answer()
     last = 2 if speaks else 0
     messages = [{"role": "user", "content": content}]
@@ -88,6 +96,8 @@ async def ask(
             answer.finish_reason = thought["finish_reason"] or answer.finish_reason
             answer.usage = thought["usage"] or answer.usage
         if output.audio is not None:
+            if on_sound is not None and not answer.audio:
+                await asyncio.to_thread(on_sound)
             answer.order.append("audio")
             answer.audio += output.audio
             answer.words += output.payload.get("words", [])
@@ -186,14 +196,17 @@ def test_reasoning_in_a_field_of_its_own_is_no_part_of_the_answer(llm: ScriptedL
 
 
 def test_sound_comes_before_the_answer_is_whole() -> None:
-    async def scenario(base_url: str) -> None:
-        async with running(thinking(base_url)) as engine:
-            answer = await ask(engine, "r", "say Good morning to you. " + "And so on it goes. " * 8)
-            assert answer.order.index("audio") < len(answer.order) - 10
+    """The model writes its last words only when the first ones have been heard."""
+
+    async def scenario(model: ScriptedLlm) -> None:
+        async with running(thinking(model.base_url)) as engine:
+            script = "say Good morning to you. And so\nwait\nsay  on it goes."
+            answer = await ask(engine, "r", script, on_sound=model.go)
+            assert answer.text == "Good morning to you. And so on it goes."
             assert "text" in answer.order[answer.order.index("audio") :]
 
-    with scripted_llm(tokens_per_s=40) as model:
-        run(lambda: scenario(model.base_url))
+    with scripted_llm() as model:
+        run(lambda: scenario(model))
 
 
 def test_an_abort_reaches_the_model() -> None:
@@ -218,8 +231,8 @@ def test_an_abort_reaches_the_model() -> None:
 
 
 def test_a_model_that_is_not_there_or_says_nothing_fails_the_request_alone() -> None:
-    async def unreachable() -> None:
-        async with running(thinking("http://127.0.0.1:9/v1")) as engine:
+    async def unreachable(port: int) -> None:
+        async with running(thinking(f"http://127.0.0.1:{port}/v1")) as engine:
             with pytest.raises(UnavailableError, match="cannot be reached"):
                 await ask(engine, "r", "say x")
 
@@ -228,7 +241,8 @@ def test_a_model_that_is_not_there_or_says_nothing_fails_the_request_alone() -> 
             with pytest.raises(DeadlineExceededError, match="in time"):
                 await ask(engine, "r", "say x\nhang")
 
-    run(unreachable)
+    with closed_port() as port:
+        run(lambda: unreachable(port))
     with scripted_llm() as model:
         run(lambda: silent(model.base_url))
 

@@ -20,6 +20,7 @@ from tests.worker.models.thinker.tiny_chat import (
     tiny_tokenizer,
     write_tiny_chat,
 )
+from tests.worker.vllm.engines import PATIENT
 from tests.worker.vllm.pipelines import tiny_llm
 from worker.models.thinker.tool_choice import read_tooling
 from worker.models.thinker.vllm_adapter import ChatAdapter, ChatOptions, Question, ThoughtSink
@@ -215,7 +216,7 @@ def test_a_chat_model_thinks_as_transformers_does_and_is_spoken(tmp_path: Path) 
     expected = tokenizer.decode(generate(checkpoint, HELLO, 24), skip_special_tokens=True)
 
     async def scenario() -> None:
-        async with running(thinking(checkpoint), ready_s=LIMIT_S) as engine:
+        async with running(thinking(checkpoint), PATIENT, LIMIT_S) as engine:
             text, last, _ = await ask(engine, "r1", sampling={"max_tokens": 24})
             # Bytes at the end that are no whole character are told by one and not by the other.
             assert text.rstrip(BROKEN) == expected.rstrip(BROKEN)

@@ -18,6 +18,7 @@ from worker.models.whisper.adapter import transform_prompt
 from worker.models.whisper.recogniser import (
     Recogniser,
     Recognition,
+    RecognitionStoppedError,
     WhisperOptions,
     trim_tail,
 )
@@ -53,6 +54,7 @@ def heard(
             "last_sample": first + (0 if speech is None else len(speech)),
             "speech": speech,
             "guess": guess,
+            "is_detected": speech is not None,
             "recognition": recognition,
         }
     }
@@ -249,7 +251,70 @@ def test_a_short_tail_costs_no_word() -> None:
         said = "".join(segment["text"] for segment in found.segments)
         assert num_errors(words(text), words(said)) <= 1
         assert all(segment["words"] for segment in found.segments)
-    assert not recogniser.recognise(noise(2.0), Recognition(), 0.0).segments
+    assert not recogniser.recognise(noise(2.0), Recognition(), 0.0, is_speech=False).segments
+
+
+def heard_frames(recogniser: Recogniser) -> list[int]:
+    """How many frames the network hears each time, from now on."""
+    frames, model = list[int](), recogniser._model
+    encode = model.encode
+
+    def counting(features: Any) -> Any:
+        frames.append(features.shape[-1])
+        return encode(features)
+
+    model.encode = counting
+    return frames
+
+
+def test_speech_without_a_word_is_heard_again_with_the_whole_window() -> None:
+    recogniser = Recogniser(WhisperOptions(beam_size=1, tail_s=5.0), num_workers=1)
+    frames = heard_frames(recogniser)
+
+    recogniser.recognise(noise(2.0), Recognition(), 0.0, is_speech=False)
+    assert frames == [1000]
+    recogniser.recognise(noise(2.0), Recognition(), 0.0, is_speech=True)
+    assert frames == [1000, 1000, 3000]
+    recogniser.recognise(spoken(SENTENCES[0]), Recognition(), 0.0, is_speech=True)
+    assert frames[3:] == [1000]
+
+
+def test_a_recognition_ends_where_nobody_wants_its_words() -> None:
+    recogniser = Recogniser(WhisperOptions(beam_size=1, tail_s=5.0), num_workers=1)
+    num_asked = 0
+
+    def ask(limit: int) -> None:
+        nonlocal num_asked
+        num_asked = 0
+
+        def is_wanted() -> bool:
+            nonlocal num_asked
+            num_asked += 1
+            return num_asked <= limit
+
+        audio = spoken(SENTENCES[0])
+        assert recogniser.recognise(audio, Recognition(), 0.0, is_wanted=is_wanted).segments
+
+    ask(limit=1000)
+    for limit in range(num_asked):
+        with pytest.raises(RecognitionStoppedError):
+            ask(limit)
+        assert num_asked == limit + 1
+
+
+def test_a_request_that_is_abandoned_in_its_step_gets_no_words() -> None:
+    recogniser = Recogniser(WhisperOptions(beam_size=1), num_workers=1)
+    stage = WhisperStage(recogniser)
+    encode = recogniser._model.encode
+
+    def hear_and_leave(features: Any) -> Any:
+        stage.abandon("r")
+        return encode(features)
+
+    begin(stage)
+    recogniser._model.encode = hear_and_leave
+    units, _ = run(stage, heard(spoken(SENTENCES[0])))
+    assert units == []
 
 
 @pytest.mark.parametrize(
