@@ -139,7 +139,7 @@ def shell_commands(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "extras"), [("Dockerfile", []), ("Dockerfile.gpu", ["codec", "vllm"])]
+    ("name", "extras"), [("Dockerfile", []), ("Dockerfile.gpu", ["codec", "asr", "vllm"])]
 )
 def test_an_image_installs_what_the_project_asks_for(
     name: str, extras: list[str], tmp_path: Path
