@@ -9,13 +9,13 @@ from benchmarks.processes import CpuMeter, children, cpu_s, describe_machine, rs
 
 # By new pages: malloc may give freed ones again.
 GROWS = """
-import mmap
+import mmap, sys
 print("small", flush=True)
-input()
+sys.stdin.readline()
 block = mmap.mmap(-1, 64 * 2**20)
 block[::4096] = b"x" * (len(block) // 4096)
 print("large", flush=True)
-input()
+sys.stdin.read()
 """
 GONE = 2**22 + 1  # above the highest pid that Linux gives
 

@@ -18,8 +18,8 @@ from tests.clients.browser import Visit, browsing
 from tests.clients.talking import PCM_RATE
 
 APPEND = "input_audio_buffer.append"
-# Some seconds of speech on a machine that is busy with other things.
-_TURNS_TIMEOUT_MS = 180_000
+# Half a minute of speech on a machine that is busy with other things.
+_TURNS_TIMEOUT_MS = 600_000
 # Keeps the turns in order, and when each began, in ms of the page's clock; the microphone's tracks,
 # and what was asked of it; and how loud all was that the page played: {loudness, now, at}, twenty
 # times a second, by the page's clock (ms) and the player's (s).

@@ -75,7 +75,8 @@ class Burst:
     """Tokens of a passage, as they came: one or more, all of them new.
 
     ``position`` is where the first of them is in the request's output, in tokens. ``text`` is what
-    they add to the passage's text, where ``Passage.wants_text``; "" in a replay. ``finish_reason``
+    they add to the passage's text, where ``Passage.wants_text``; "" in a replay (``is_replay``:
+    these tokens were made before their replica was lost). ``finish_reason``
     is set with the last tokens: ``stop`` at a stop token (which is among the tokens) or a stop
     string (which is not in the text), ``length`` at ``max_tokens`` or the model's length.
 
@@ -89,6 +90,7 @@ class Burst:
     text: str = ""
     finish_reason: FinishReason | None = None
     states: States | None = None
+    is_replay: bool = False
 
 
 class TokenSink(Protocol):

@@ -12,6 +12,8 @@ rows of a group are prefilled in the same step and have, from then on, outputs o
 
 Only the first row of a group is ever in the waiting queue; its partner goes where it goes.
 
+A row that is gone on with finds its grammar where its tokens have led it.
+
 A row marked ``alone`` runs with nothing beside it until its unit has a first token: if this process
 dies then, it is known why.
 """
@@ -30,7 +32,7 @@ from vllm.v1.request import Request, RequestStatus
 
 from worker.lifeline import die_with_parent
 from worker.vllm.cache_layout import CacheLayout
-from worker.vllm.row_marks import GROUP_SIZE, GroupMark, is_alone, read_group
+from worker.vllm.row_marks import GROUP_SIZE, GroupMark, is_alone, read_group, read_resumed
 
 logger = logging.getLogger("voxloom.worker.vllm.group_scheduler")
 
@@ -91,6 +93,17 @@ class GroupScheduler(Scheduler):
         if request.request_id in self._alone:
             self._alone.remove(request.request_id)
         return super()._free_request(request, delay_free_blocks=delay_free_blocks)
+
+    # vLLM's name; a row whose grammar is ready passes here once.
+    def _handle_blocked_waiting_request(self, request: Request) -> bool:
+        is_forming = request.status is RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR
+        may_go_on: bool = super()._handle_blocked_waiting_request(request)
+        if is_forming and may_go_on and not _resume_grammar(request):
+            logger.error("%s: its grammar has no place for its tokens", request.request_id)
+            # vLLM's way to end a row with an error.
+            self.grammar_compile_error_reqs.add(request.request_id)
+            return False
+        return may_go_on
 
     # --- a step ----------------------------------------------------------------------------------
 
@@ -229,6 +242,16 @@ class GroupScheduler(Scheduler):
     def _unit_of(self, row: Request) -> list[Request]:
         mark = _mark(row)
         return [row] if mark is None else list(self._groups[mark.group_id])
+
+
+def _resume_grammar(row: Request) -> bool:
+    """Lead the grammar through the tokens that the row had before; whether it takes them."""
+    num_had = read_resumed(row.sampling_params.extra_args)
+    if num_had == 0:
+        return True
+    had = list(row.prompt_token_ids[-num_had:])
+    taken: bool = row.structured_output_request.grammar.accept_tokens(row.request_id, had)
+    return taken
 
 
 def _mark(row: Request) -> GroupMark | None:

@@ -149,7 +149,8 @@ class RequestStream:
             raise StageFailedError(f"a passage has no row for the companions {sorted(missing)}")
         prefix = request.prefix_tokens if passage.number == request.open_passage else []
         if prefix:
-            passage.sink.feed(Burst(request.skip_position - len(prefix), prefix))
+            first = request.skip_position - len(prefix)
+            passage.sink.feed(Burst(first, prefix, is_replay=True))
         alone, self._alone = self._alone, False
         submission = Submission(
             request.request_id,

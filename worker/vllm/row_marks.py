@@ -11,6 +11,7 @@ from typing import Any
 
 _GROUP = "voxloom_group"
 _ALONE = "voxloom_alone"
+_RESUMED = "voxloom_resumed"
 _UNTOLD = "voxloom_untold"
 
 # A guided passage has a row that is guided and one that it is guided away from.
@@ -32,9 +33,10 @@ class GroupMark:
 
 
 def make_extra_args(
-    group: GroupMark | None, *, alone: bool, untold: bool = False
+    group: GroupMark | None, *, alone: bool, num_resumed: int = 0, untold: bool = False
 ) -> dict[str, Any] | None:
-    """``alone``: nothing else is to run until this row has its first token.
+    """``alone``: nothing else is to run until this row has its first token. ``num_resumed``: so
+    many tokens at the end of its prompt were made before, under the same grammar.
 
     ``untold``: nobody wants the states of this row.
     """
@@ -43,6 +45,8 @@ def make_extra_args(
         extra_args[_GROUP] = asdict(group)
     if alone:
         extra_args[_ALONE] = True
+    if num_resumed:
+        extra_args[_RESUMED] = num_resumed
     if untold:
         extra_args[_UNTOLD] = True
     return extra_args or None
@@ -55,6 +59,10 @@ def read_group(extra_args: Mapping[str, Any] | None) -> GroupMark | None:
 
 def is_alone(extra_args: Mapping[str, Any] | None) -> bool:
     return bool((extra_args or {}).get(_ALONE))
+
+
+def read_resumed(extra_args: Mapping[str, Any] | None) -> int:
+    return int((extra_args or {}).get(_RESUMED, 0))
 
 
 def is_untold(extra_args: Mapping[str, Any] | None) -> bool:

@@ -28,9 +28,9 @@ class TokenSampling:
     ``temperature`` 0 is greedy; ``top_k`` 0 is no limit. ``max_tokens`` bounds the passage: a
     stream that reaches it ends with the reason ``length``, which is for the sink to judge.
     ``seed`` None is one made from the request's seed and the passage's number. With guidance,
-    penalties are refused: they would act on each row by itself, behind the blend. ``json_schema``
-    holds the text to a JSON value of that schema, after which the passage ends; not with guidance,
-    and not for a passage that is gone on with (it would begin anew).
+    penalties are refused: they would act on each row by itself, behind the blend. ``grammar``, in
+    the Lark of llguidance, holds the text to a form, at whose end the passage ends; not with
+    guidance. It must have been checked: one that is none costs the request an unclear error.
     """
 
     max_tokens: int
@@ -48,7 +48,7 @@ class TokenSampling:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
-    json_schema: Mapping[str, Any] | None = None
+    grammar: str | None = None
 
 
 def read_sampling(params: SamplingParams, defaults: TokenSampling) -> TokenSampling:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from engine.errors import InvalidRequestError, StageFailedError
+from engine.errors import InvalidRequestError, StageFailedError, VoxloomError
 from engine.pipeline import LlmConfig
 from worker.vllm.adapter import Burst, FinishReason, Passage, Row
 from worker.vllm.cache_layout import CacheLayout, ask_cache_layout
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from vllm import SamplingParams as VllmSampling
     from vllm.lora.request import LoRARequest
     from vllm.outputs import RequestOutput
-    from vllm.sampling_params import StructuredOutputsParams
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.engine.output_processor import RequestOutputCollector
 
 _SEED_MASK = 2**63 - 1
 _WARM_UP_TOKENS = 8
 _WARM_UP_TOKEN = 1
+_WARM_UP_GRAMMAR = "start: /[a-z]*/\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +84,20 @@ class TokenEngine:
         self._layout = await ask_cache_layout(self._engine)
         if self._inbox is not None:
             await self._engine.collective_rpc("tell_states_to", args=(self._inbox.address,))
-        await self._warm_up()
+        await self._warm_up(None)
+        if self._has_tokenizer:
+            # Of a tokenizer that no grammar can be made for, the request that needs one hears.
+            with contextlib.suppress(VoxloomError):
+                await self._warm_up(_WARM_UP_GRAMMAR)
 
-    async def _warm_up(self) -> None:
-        """Decode a few tokens: what is loaded or allocated at first use should delay nobody."""
-        sampling = TokenSampling(max_tokens=_WARM_UP_TOKENS, seed=0, ignore_eos=True)
-        prompt = [_WARM_UP_TOKEN] * min(_WARM_UP_TOKENS, self.max_model_len // 2)
+    async def _warm_up(self, grammar: str | None) -> None:
+        """Decode a few tokens: what is loaded or allocated at first use should delay nobody.
+
+        The first grammar has vLLM read the whole vocabulary.
+        """
+        num_tokens = _WARM_UP_TOKENS
+        sampling = TokenSampling(max_tokens=num_tokens, seed=0, ignore_eos=True, grammar=grammar)
+        prompt = [_WARM_UP_TOKEN] * min(num_tokens, self.max_model_len // 2)
         passage = Passage(number=0, rows=(Row(None, prompt),), sampling=sampling, sink=_Nowhere())
         decoding = await self.submit(Submission("warm-up", passage, seed=0))
         while (await decoding.next()).finish_reason is None:
@@ -166,8 +175,8 @@ class TokenEngine:
                 param="guidance_scale",
             )
         refuse_penalties(passage.sampling)
-        if passage.sampling.json_schema is not None:
-            raise StageFailedError("a guided passage cannot be held to a JSON schema")
+        if passage.sampling.grammar is not None:
+            raise StageFailedError("a guided passage cannot be held to a grammar")
         if self._max_num_seqs < GROUP_SIZE:
             raise StageFailedError(
                 f"a guided passage takes {GROUP_SIZE} rows; this stage has max_num_seqs "
@@ -226,7 +235,9 @@ class TokenEngine:
     def _params(
         self, submission: Submission, number: int, max_tokens: int, group_id: str
     ) -> VllmSampling:
-        from vllm.sampling_params import RequestOutputKind, SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        from worker.vllm.checked_sampling import CheckedSampling, hold_to
 
         passage = submission.passage
         sampling = passage.sampling
@@ -234,7 +245,7 @@ class TokenEngine:
         if len(passage.rows) == GROUP_SIZE:
             mark = GroupMark(group_id, number, passage.guidance_scale, passage.plausible_nats)
         num_had = len(submission.prefix)
-        return SamplingParams(
+        return CheckedSampling(
             max_tokens=max_tokens,
             min_tokens=min(max(0, sampling.min_tokens - num_had), max_tokens),
             temperature=sampling.temperature,
@@ -250,11 +261,14 @@ class TokenEngine:
             presence_penalty=sampling.presence_penalty,
             frequency_penalty=sampling.frequency_penalty,
             repetition_penalty=sampling.repetition_penalty,
-            structured_outputs=_structure(sampling),
+            structured_outputs=hold_to(sampling.grammar),
             detokenize=passage.wants_text or bool(sampling.stop),
             output_kind=RequestOutputKind.FINAL_ONLY if number else RequestOutputKind.DELTA,
             extra_args=make_extra_args(
-                mark, alone=submission.alone, untold=number > 0 or not passage.wants_states
+                mark,
+                alone=submission.alone,
+                num_resumed=num_had if sampling.grammar else 0,
+                untold=number > 0 or not passage.wants_states,
             ),
         )
 
@@ -369,14 +383,6 @@ class Decoding:
                 self._is_over = True
                 raise StageFailedError("the rows of a guided passage took different tokens")
         self._is_over = True
-
-
-def _structure(sampling: TokenSampling) -> StructuredOutputsParams | None:
-    if sampling.json_schema is None:
-        return None
-    from vllm.sampling_params import StructuredOutputsParams
-
-    return StructuredOutputsParams(json=dict(sampling.json_schema))
 
 
 def _seed(sampling: TokenSampling, seed: int, num_had: int) -> int | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.errors import InvalidRequestError
+from worker.models.thinker.schema_bounds import check_bounds
 
 _CHOICES = '"auto", "none", "required" or {"type": "function", "function": {"name": a tool\'s}}'
 _DEFINITIONS = ("$defs", "definitions")
@@ -17,13 +18,28 @@ _DEFINITIONS = ("$defs", "definitions")
 
 @dataclass(frozen=True, slots=True)
 class Tooling:
-    """``shown`` are the tools that the template tells of. ``schema`` is the call that must be made,
-    None if none must; ``is_single``: the answer ends with its first call.
+    """``shown`` are the tools that the template tells of, ``functions`` those that may be called.
+
+    ``must_call``: the answer is one call. ``is_single``: the answer ends with its first call.
     """
 
     shown: list[dict[str, Any]] = field(default_factory=list)
-    schema: dict[str, Any] | None = None
+    functions: list[dict[str, Any]] = field(default_factory=list)
+    must_call: bool = False
     is_single: bool = False
+
+    @property
+    def is_strict(self) -> bool:
+        """What of the parameters cannot be kept is refused, not left out."""
+        return all(function.get("strict") is True for function in self.functions)
+
+    def call_schema(self) -> dict[str, Any]:
+        """A call, as the model writes it. Raises ``InvalidRequestError`` if the tools are too many,
+        or do not go together.
+        """
+        named = [{"name": f["name"], "parameters": f.get("parameters")} for f in self.functions]
+        check_bounds(named, "the parameters of tools that an answer is held to", "tools")
+        return _schema(self.functions)
 
 
 def read_tooling(given: dict[str, Any]) -> Tooling:
@@ -33,7 +49,7 @@ def read_tooling(given: dict[str, Any]) -> Tooling:
     functions = [_function(tool, f"tools[{index}]") for index, tool in enumerate(tools)]
     is_single = given.get("parallel_tool_calls") is False
     if choice is None or choice == "auto":
-        return Tooling(tools, None, is_single)
+        return Tooling(tools, functions, is_single=is_single)
     if choice == "none":
         return Tooling()
     if choice != "required":
@@ -42,7 +58,7 @@ def read_tooling(given: dict[str, Any]) -> Tooling:
         raise InvalidRequestError(
             'tool_choice "required" needs tools to choose from', param="tool_choice"
         )
-    return Tooling(tools, _schema(functions), is_single=True)
+    return Tooling(tools, functions, must_call=True, is_single=True)
 
 
 def _function(tool: Any, path: str) -> dict[str, Any]:

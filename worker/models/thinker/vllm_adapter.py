@@ -13,8 +13,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from engine.errors import ConfigError, InvalidRequestError, UnavailableError
+from engine.errors import ConfigError, InvalidRequestError
 from engine.messages import Payload, SamplingParams, StageInteraction, StageRequest, StageUpdate
+from worker.models.thinker.answer_form import (
+    FIELD,
+    AnswerForm,
+    check_form,
+    make_form,
+    read_format,
+)
 from worker.models.thinker.chat_prompt import open_reasoning, template_messages
 from worker.models.thinker.hermes_calls import CLOSE, OPEN, HermesCalls
 from worker.models.thinker.spoken import SpokenText
@@ -63,13 +70,14 @@ class ChatAdapter:
         if given.get("tools") and self._options.tool_format == "none":
             raise InvalidRequestError("tools: this model calls none", param="tools")
         tooling = read_tooling(given)
-        if tooling.schema is not None and request.prefix_tokens:
-            # What holds a call to its schema begins with the call.
-            raise UnavailableError("the answer was lost in the middle; ask again")
-        sampling = self._sampling(prompt.get("sampling", {}))
+        asked = dict(prompt.get("sampling", {}))
+        form = make_form(tooling, read_format(asked.pop(FIELD, None)))
+        sampling = self._sampling(asked)
         if tooling.is_single:
-            sampling = replace(sampling, stop=(*sampling.stop, CLOSE), json_schema=tooling.schema)
-        return Question(prompt["messages"], tooling, sampling)
+            sampling = replace(sampling, stop=(*sampling.stop, CLOSE))
+        if form is not None:
+            sampling = replace(sampling, grammar=form.grammar)
+        return Question(prompt["messages"], tooling, sampling, form)
 
     def model_files(self) -> Sequence[Path]:
         return ()
@@ -77,7 +85,12 @@ class ChatAdapter:
     def render(self, question: Question) -> tuple[list[int], str]:
         """The token ids of the prompt, and what of the answer is in it already: it belongs before
         what the model writes. Raises ``InvalidRequestError``.
+
+        For a thread: the grammar of an answer that must have a form is checked as well.
         """
+        form = question.form
+        if form is not None:
+            check_form(form)
         messages = self.shown(question.messages)
         try:
             text: str = self._tokenizer.apply_chat_template(
@@ -92,13 +105,9 @@ class ChatAdapter:
                 f"the model's chat template refused the messages: {str(error)[:200]}",
                 param="messages",
             ) from error
-        tag = open_reasoning(text)
-        begun = f"{tag}\n" if tag else ""
-        if question.tooling.schema is not None:
-            call = f"</{tag[1:]}\n\n{OPEN}\n" if tag else f"{OPEN}\n"
-            text, begun = text + call, begun + call
+        opening, begun = _begin(open_reasoning(text), form)
         # The template has put in what the tokenizer would add.
-        return list(self._tokenizer.encode(text, add_special_tokens=False)), begun
+        return list(self._tokenizer.encode(text + opening, add_special_tokens=False)), begun
 
     def shown(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The messages as the template gets them. Raises ``InvalidRequestError``."""
@@ -139,6 +148,23 @@ class Question:
     messages: list[dict[str, Any]]
     tooling: Tooling
     sampling: TokenSampling
+    form: AnswerForm | None = None
+
+
+def _begin(tag: str, form: AnswerForm | None) -> tuple[str, str]:
+    """What is written for the model behind a prompt that ends inside of ``tag``, if in any; and
+    what of its answer is in the prompt then.
+
+    A form leaves no room for reasoning, and JSON none for anything before it.
+    """
+    begun = f"{tag}\n" if tag else ""
+    if form is None:
+        return "", begun
+    opening = f"</{tag[1:]}\n\n" if tag else ""
+    if not form.begins_call:
+        return opening, ""
+    opening += f"{OPEN}\n"
+    return opening, begun + opening
 
 
 class ChatSource:
@@ -198,8 +224,7 @@ class ThoughtSink:
     def feed(self, burst: Burst) -> Payload | None:
         self._num_tokens += len(burst.token_ids)
         # A replay has the tokens and not their text.
-        is_replay = not burst.text and len(burst.token_ids) > 1 and not burst.position
-        text = self._adapter.decode(burst.token_ids) if is_replay else burst.text
+        text = self._adapter.decode(burst.token_ids) if burst.is_replay else burst.text
         delta, calls = self._calls.feed(self._begun + text)
         self._begun = ""
         if burst.finish_reason == "stop" and self._calls.is_open:

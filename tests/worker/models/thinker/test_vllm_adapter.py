@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.async_omni_engine import AsyncOmniEngine
-from engine.errors import InvalidRequestError, UnavailableError
+from engine.errors import InvalidRequestError
 from engine.messages import SamplingParams, StageRequest
 from engine.pipeline import PipelineConfig, StageConfig, load_pipeline
 from tests.engine.running import run_for, running
@@ -22,6 +21,7 @@ from tests.worker.models.thinker.tiny_chat import (
 )
 from tests.worker.vllm.engines import PATIENT
 from tests.worker.vllm.pipelines import tiny_llm
+from worker.models.thinker.answer_form import make_form, read_format
 from worker.models.thinker.tool_choice import read_tooling
 from worker.models.thinker.vllm_adapter import ChatAdapter, ChatOptions, Question, ThoughtSink
 from worker.vllm.adapter import Burst
@@ -84,7 +84,7 @@ def test_calls_are_taken_out_and_end_the_answer() -> None:
 def test_a_replayed_answer_goes_on_where_it_was() -> None:
     whole, again = new_sink(), new_sink()
     feed(whole, "<think>Hm")
-    again.feed(Burst(0, list(map(ord, "<think>Hm")), ""))
+    again.feed(Burst(0, list(map(ord, "<think>Hm")), is_replay=True))
     expected = feed(whole, ".</think>Yes.", 9, finish_reason="stop")
     assert feed(again, ".</think>Yes.", 9, finish_reason="stop") == expected
     assert expected["pieces"] == [["Yes.", 18, True]]
@@ -103,12 +103,14 @@ def test_the_end_of_a_single_call_is_what_stopped_it() -> None:
     )
 
 
-def render(template_end: str, **tooling: Any) -> tuple[str, str]:
+def render(template_end: str, response_format: Any = None, **tooling: Any) -> tuple[str, str]:
     """The end of the prompt, and what of the answer is in it."""
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = f"{TEMPLATE}{{{{ {json.dumps(template_end)} }}}}"
     adapter = ChatAdapter(tokenizer, ChatOptions(), is_first=True)
-    question = Question(HELLO, read_tooling(tooling), TokenSampling(max_tokens=1))
+    asked = read_tooling(tooling)
+    form = make_form(asked, read_format(response_format))
+    question = Question(HELLO, asked, TokenSampling(max_tokens=1), form)
     ids, begun = adapter.render(question)
     return tokenizer.decode(ids).partition("<|assistant|>")[2], begun
 
@@ -125,6 +127,7 @@ def test_an_answer_that_begins_inside_its_reasoning_is_known_by_its_prompt() -> 
 
 
 @pytest.mark.torch
+@pytest.mark.vllm
 def test_a_call_that_must_be_made_is_begun_behind_the_reasoning() -> None:
     forced = {"tools": TOOLS, "tool_choice": "required"}
     assert render("", **forced) == ("<tool_call>\n", "<tool_call>\n")
@@ -132,14 +135,27 @@ def test_a_call_that_must_be_made_is_begun_behind_the_reasoning() -> None:
     assert render("<think>\n", **forced) == (end, end)
 
 
-def test_a_forced_call_is_not_gone_on_with_on_another_replica() -> None:
-    """What holds it to its form would begin anew in its middle."""
+@pytest.mark.torch
+@pytest.mark.vllm
+def test_json_begins_behind_the_reasoning() -> None:
+    wanted = {"type": "json_object"}
+    assert render("", wanted) == ("", "")
+    end = "<think>\n</think>\n\n"
+    assert render("<think>\n", wanted) == (end, "")
+
+
+def test_a_call_that_was_lost_in_its_middle_is_gone_on_with() -> None:
     adapter = ChatAdapter(Letters(), ChatOptions(), is_first=True)
-    for choice, lost in (("auto", False), ("required", True)):
-        prompt = {"messages": HELLO, "tooling": {"tools": TOOLS, "tool_choice": choice}}
-        request = StageRequest("r", prompt, SamplingParams(), seed=1, prefix_tokens=[1, 2])
-        with pytest.raises(UnavailableError) if lost else contextlib.nullcontext():
-            adapter.open(request, {})
+    prompt = {"messages": HELLO, "tooling": {"tools": TOOLS, "tool_choice": "required"}}
+    request = StageRequest("r", prompt, SamplingParams(), seed=1, prefix_tokens=[1, 2])
+    assert adapter.read_question(request).sampling.grammar is not None
+    for num_had in (1, 9):
+        sink = new_sink("<tool_call>\n")
+        call = '{"name": "add", "arguments": {"a": 1}}'
+        sink.feed(Burst(0, list(map(ord, call[:num_had])), is_replay=True))
+        last = feed(sink, call[num_had:], num_had, finish_reason="stop")
+        assert (last["delta"], last["finish_reason"]) == ("", "tool_calls")
+        assert last["calls"][0]["arguments"] == '{"a": 1}'
 
 
 def thinking(checkpoint: Path, **options: Any) -> PipelineConfig:
@@ -204,6 +220,37 @@ async def check_forced_calls(engine: AsyncOmniEngine) -> None:
     assert (await ask(engine, "after"))[1]["usage"]["completion_tokens"] > 0
 
 
+async def check_formats(engine: AsyncOmniEngine) -> None:
+    """It writes JSON of the schema, spoken or not, and with tools that or a call."""
+    city = {"enum": ["Bern", "Bonn"]}
+    schema = {
+        "type": "object",
+        "properties": {"city": city, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+        "required": ["city", "days"],
+        "additionalProperties": False,
+    }
+    described = {"name": "trip", "schema": schema, "strict": True}
+    sampling = {"response_format": {"type": "json_schema", "json_schema": described}}
+    text, last, num_samples = await ask(engine, "format", sampling=sampling)
+    answer = json.loads(text)
+    assert (list(answer), last["finish_reason"]) == (["city", "days"], "stop")
+    assert answer["city"] in ("Bern", "Bonn")
+    assert num_samples > 0
+    for number in range(4):
+        drawn = sampling | {"temperature": 1.0, "seed": number}
+        tooling = {"tools": TOOLS, "parallel_tool_calls": False}
+        text, last, _ = await ask(engine, f"either{number}", sampling=drawn, tooling=tooling)
+        if last["calls"]:
+            assert (last["finish_reason"], text) == ("tool_calls", "")
+            assert json.loads(last["calls"][0]["arguments"]) is not None
+        else:
+            assert list(json.loads(text)) == ["city", "days"]
+    broken = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "strin"}}}
+    with pytest.raises(InvalidRequestError, match="strin") as caught:
+        await ask(engine, "broken", sampling={"response_format": broken})
+    assert caught.value.param == "response_format"
+
+
 @pytest.mark.vllm
 @pytest.mark.model
 @pytest.mark.process
@@ -233,5 +280,6 @@ def test_a_chat_model_thinks_as_transformers_does_and_is_spoken(tmp_path: Path) 
             with pytest.raises(InvalidRequestError):
                 await ask(engine, "r4", messages=[{"role": "user", "content": "x" * 5000}])
             await check_forced_calls(engine)
+            await check_formats(engine)
 
     run_for(scenario, LIMIT_S)
