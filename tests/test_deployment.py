@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -97,7 +99,9 @@ def service(profile: str) -> dict[str, Any]:
 def test_a_compose_profile_runs_its_image_locked_down(profile: str, dockerfile: str) -> None:
     found = service(profile)
     assert found["build"]["dockerfile"] == dockerfile
-    assert (found["read_only"], found["tmpfs"], found["cap_drop"]) == (True, ["/tmp"], ["ALL"])
+    assert (found["read_only"], found["cap_drop"]) == (True, ["ALL"])
+    (writable,) = [entry.partition(":")[0] for entry in found["tmpfs"]]
+    assert writable == environment(dockerfile)["HOME"]
     port = environment(dockerfile)["PORT"]
     assert found["ports"] == [f"${{PORT:-8000}}:{port}"]
     grace_s = int(found["stop_grace_period"].removesuffix("s"))
@@ -116,6 +120,53 @@ def test_the_gpu_profile_names_a_pipeline_a_gpu_and_a_volume_for_models() -> Non
     (volume,) = [v.partition(":") for v in found["volumes"]]
     assert volume[0] in COMPOSE["volumes"]
     assert volume[2] == environment("Dockerfile.gpu")["HF_HOME"]
+
+
+def test_what_vllm_compiles_at_the_start_can_be_loaded_from_where_it_lies() -> None:
+    """Docker mounts a tmpfs with noexec unless told otherwise."""
+    (entry,) = service("gpu")["tmpfs"]
+    mounted, _, options = entry.partition(":")
+    assert "exec" in options.split(",")
+    caches = environment("Dockerfile.gpu")
+    for name in ("HOME", "XDG_CACHE_HOME", "VLLM_CACHE_ROOT"):
+        assert Path(caches[name]).is_relative_to(mounted)
+
+
+def shell_commands(name: str) -> list[str]:
+    """What the RUN instructions of a Dockerfile do, one command each."""
+    runs = [rest for word, rest in instructions(name) if word == "RUN"]
+    return [command.strip() for run in runs for command in run.split("&&")]
+
+
+@pytest.mark.parametrize(
+    ("name", "extras"), [("Dockerfile", []), ("Dockerfile.gpu", ["codec", "asr", "vllm"])]
+)
+def test_an_image_installs_what_the_project_asks_for(
+    name: str, extras: list[str], tmp_path: Path
+) -> None:
+    """The Dockerfile's own command, in a shell, with the files that are there by then."""
+    (command,) = [c for c in shell_commands(name) if c.endswith("> requirements.txt")]
+    (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    own = command.replace("python3", sys.executable, 1)
+    subprocess.run(["sh", "-ec", own], cwd=tmp_path, check=True, timeout=120)
+    wanted = [*PROJECT["dependencies"]]
+    for extra in extras:
+        wanted += PROJECT["optional-dependencies"][extra]
+    assert (tmp_path / "requirements.txt").read_text().splitlines() == wanted
+    (install,) = [c for c in shell_commands(name) if c.endswith("-r requirements.txt")]
+    assert " pip install " in f" {install.rpartition('/')[2]}"
+
+
+def test_the_gpu_image_keeps_what_its_base_was_built_with(tmp_path: Path) -> None:
+    """Local versions, such as torch's for CUDA, stay in the constraints."""
+    (command,) = [c for c in shell_commands("Dockerfile.gpu") if c.endswith("> base.txt")]
+    listed, _, rest = command.partition("|")
+    assert listed.strip() == "python3 -m pip list --format=freeze"
+    packages = ["numpy==2.3.5", "torch==2.13.0+cu130", "torch-c-dlpack-ext==0.1.5", "vllm==0.32.0"]
+    piped = f"printf '%s\\n' {' '.join(packages)} | {rest}"
+    subprocess.run(["sh", "-ec", piped], cwd=tmp_path, check=True, timeout=120)
+    kept = (tmp_path / "base.txt").read_text().splitlines()
+    assert kept == ["numpy==2.3.5", "torch==2.13.0+cu130", "vllm==0.32.0"]
 
 
 @pytest.mark.parametrize("page", ["gpu.md", "lm-codec.md", "docker.md"])

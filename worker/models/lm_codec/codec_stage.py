@@ -136,10 +136,14 @@ class CodecStage(RowStage[AudioRow]):
 
 
 class CodecOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``description``: a name or a path. ``device``: auto, cpu, cuda or cuda:N."""
+    """``description``: a name or a path. ``device``: auto, cpu, cuda or cuda:N.
+
+    ``gpu_memory_fraction``: above 0, at most 1; see ``pick_device``.
+    """
 
     description: str
     device: str = "auto"
+    gpu_memory_fraction: float = 1.0
 
 
 def load(context: StageContext) -> CodecStage:
@@ -151,7 +155,7 @@ def load(context: StageContext) -> CodecStage:
             f"sample_rate must be {description.codec.sample_rate}, as {description.name} has it, "
             f"got {context.pipeline.sample_rate}"
         )
-    device = pick_device(options.device)
+    device = pick_device(options.device, options.gpu_memory_fraction)
     columns = [0] * len(description.codec.codebook_sizes)
     for slot in description.tokens.frame:
         columns[slot.codebook] += 1

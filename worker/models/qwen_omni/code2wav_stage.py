@@ -179,6 +179,8 @@ class Code2WavStage(RowStage[_Request]):
 class Code2WavOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``checkpoint``: a folder or a hub id. ``device``: auto, cpu, cuda or cuda:N.
 
+    ``gpu_memory_fraction``: above 0, at most 1; see ``pick_device``.
+
     ``window_blocks`` is for qwen2.5: 0 decodes a speech whole, when it has ended, as transformers
     does; above 0, in windows with a core of so many blocks (0.24 s each) while it goes on, which
     comes near to that and is not equal to it.
@@ -187,6 +189,7 @@ class Code2WavOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     family: str
     checkpoint: str
     device: str = "auto"
+    gpu_memory_fraction: float = 1.0
     window_blocks: int = 0
 
     def __post_init__(self) -> None:
@@ -199,7 +202,7 @@ class Code2WavOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 def load(context: StageContext) -> Code2WavStage:
     """The stage with its decoder, in float32. Raises ``ConfigError``."""
     options = context.read_options(Code2WavOptions)
-    device = pick_device(options.device)
+    device = pick_device(options.device, options.gpu_memory_fraction)
     try:
         windows = {"window_blocks": options.window_blocks} if options.window_blocks else {}
         decoder: Decoder = load_object(_LOADERS[options.family], "family")(

@@ -32,10 +32,14 @@ _TAIL_SAMPLES = 800
 
 
 class HearOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``options`` of the stage. ``checkpoint`` is a folder or a hub id; ``dtype`` torch's name."""
+    """``checkpoint``: a folder or a hub id. ``device``: auto, cpu, cuda or cuda:N.
+
+    ``gpu_memory_fraction``: above 0, at most 1; see ``pick_device``. ``dtype``: torch's name.
+    """
 
     checkpoint: str
     device: str = "auto"
+    gpu_memory_fraction: float = 1.0
     dtype: str = "auto"
 
 
@@ -123,10 +127,11 @@ class HearStage(UnitStage[_Listening]):
 def load(context: StageContext) -> HearStage:
     """The stage, with the encoder's weights. Raises ``ConfigError``."""
     options = context.read_options(HearOptions)
-    return HearStage(load_encoder(options.checkpoint, options.dtype, options.device))
+    device = pick_device(options.device, options.gpu_memory_fraction)
+    return HearStage(load_encoder(options.checkpoint, options.dtype, device))
 
 
-def load_encoder(checkpoint: str, dtype: str, device: str) -> AudioEncoder:
+def load_encoder(checkpoint: str, dtype: str, device: torch.device) -> AudioEncoder:
     """The encoder of a checkpoint. Raises ``ConfigError``."""
     from transformers import AutoConfig, WhisperFeatureExtractor
 
@@ -141,7 +146,7 @@ def load_encoder(checkpoint: str, dtype: str, device: str) -> AudioEncoder:
         config.thinker_config.audio_config,
         _PART,
         dtype=dtype,
-        device=pick_device(device),
+        device=device,
     )
     return AudioEncoder(extractor, tower, weight_files(checkpoint))
 

@@ -210,15 +210,17 @@ class TalkerStage(RowStage[Speech]):
 class TalkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``checkpoint``: a folder or a hub id. ``device``: auto, cpu, cuda or cuda:N.
 
-    ``dtype`` auto is that of the checkpoint. ``kv_cache_memory_mb`` bounds the keys and values of
-    all requests. ``unit_frames``: how many frames go to the next stage together.
-    ``max_ms_per_token`` and ``slack_ms`` bound a speech that never ends by its text; a token of
-    text is about a syllable or a digit, and some digits are said as several words.
+    ``gpu_memory_fraction``: above 0, at most 1; see ``pick_device``. ``dtype`` auto is that of the
+    checkpoint. ``kv_cache_memory_mb`` bounds the keys and values of all requests. ``unit_frames``:
+    how many frames go to the next stage together. ``max_ms_per_token`` and ``slack_ms`` bound a
+    speech that never ends by its text; a token of text is about a syllable or a digit, and some
+    digits are said as several words.
     """
 
     family: str
     checkpoint: str
     device: str = "auto"
+    gpu_memory_fraction: float = 1.0
     dtype: str = "auto"
     kv_cache_memory_mb: int = 4096
     unit_frames: int = 1
@@ -240,7 +242,7 @@ class TalkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 def load(context: StageContext) -> TalkerStage:
     """The stage with its network. Raises ``ConfigError``."""
     options = context.read_options(TalkerOptions)
-    device = pick_device(options.device)
+    device = pick_device(options.device, options.gpu_memory_fraction)
     dtype = options.dtype if options.dtype == "auto" else getattr(torch, options.dtype)
     try:
         talker = load_object(_LOADERS[options.family], "family")(options.checkpoint, dtype, device)

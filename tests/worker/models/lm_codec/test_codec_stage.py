@@ -268,6 +268,10 @@ def context(**options: Any) -> StageContext:
             "unknown field .dtype.; known: description",
         ),
         ({"description": "orpheus-3b", "device": "gpu"}, "device must be auto, cpu"),
+        (
+            {"description": "orpheus-3b", "gpu_memory_fraction": 2},
+            "gpu_memory_fraction must be above 0 and at most 1, got 2",
+        ),
         ({"description": "llasa-1b"}, "sample_rate must be 16000, as llasa-1b has it, got 24000"),
     ],
 )

@@ -307,6 +307,7 @@ def test_wrong_requests_are_refused_by_name(
         ({"family": "qwen1"}, "family must be one of qwen2.5, qwen3, got 'qwen1'"),
         ({"dtype": "int8"}, "dtype must be auto, float32"),
         ({"unit_frames": 0}, "unit_frames must be at least 1"),
+        ({"gpu_memory_fraction": 0}, "gpu_memory_fraction must be above 0 and at most 1, got 0"),
         ({"checkpoint": "/nowhere/at/all"}, "cannot load the talker of '/nowhere/at/all'"),
     ],
 )
