@@ -7,6 +7,7 @@ line to standard error.
 from __future__ import annotations
 
 import argparse
+import logging.config
 import signal
 import sys
 import threading
@@ -14,6 +15,7 @@ import threading
 from engine.async_omni_engine import AsyncOmniEngine
 from engine.pipeline import load_pipeline
 from server.app import create_app
+from server.log import log_config
 from server.run import serve
 from server.settings import load_settings
 
@@ -24,6 +26,7 @@ def main() -> None:
     parser.add_argument("--pipeline", required=True)
     parser.add_argument("--port", type=int, required=True)
     settings = load_settings(None, overrides=vars(parser.parse_args()))
+    logging.config.dictConfig(log_config(settings.server.log_level))
     engine = AsyncOmniEngine(load_pipeline(settings.server.pipeline), settings.engine)
     signal.signal(
         signal.SIGUSR1, lambda *_: threading.Thread(target=_check, args=(engine,)).start()

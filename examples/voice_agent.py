@@ -35,7 +35,7 @@ async def listen(session: RealtimeSession) -> None:
     while piece := await microphone.stdout.read(4800):
         await session.send_audio(piece)
     if await microphone.wait():
-        sys.exit("arecord has failed: is there a microphone?")
+        raise OSError("arecord has failed: is there a microphone?")
 
 
 async def main() -> None:
@@ -43,8 +43,9 @@ async def main() -> None:
         sys.exit(f"{' and '.join(missing)} cannot be found: apt install alsa-utils")
     agent = RealtimeAgent(name="clock", instructions="Be brief.", tools=[time_of_day])
     runner, player = RealtimeRunner(agent), None
-    async with await runner.run(model_config={"url": URL, "api_key": KEY}) as session:
-        listening = asyncio.create_task(listen(session))
+    connecting = runner.run(model_config={"url": URL, "api_key": KEY})
+    async with await connecting as session, asyncio.TaskGroup() as tasks:
+        listening = tasks.create_task(listen(session))
         async for event in session:
             if event.type == "audio":
                 player = player or await create_subprocess_exec("aplay", *RAW, stdin=PIPE)
@@ -65,4 +66,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except ExceptionGroup as failed:
+        sys.exit(str(failed.exceptions[0]))
