@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,9 +61,12 @@ async def ask(
     messages: list[Message],
     num_tokens: int,
     seed: int = 0,
+    response_format: dict[str, Any] | None = None,
     **prompt: Any,
 ) -> Answer:
-    given = {"temperature": 0, "max_tokens": num_tokens}
+    given: dict[str, Any] = {"temperature": 0, "max_tokens": num_tokens}
+    if response_format is not None:
+        given["response_format"] = response_format
     outputs = running.engine.generate(
         name,
         {"messages": messages, "sampling": given, **prompt},
@@ -107,6 +111,28 @@ def test_many_are_heard_and_answered_at_once_as_transformers_does(omni: Omni) ->
     for i, answer in enumerate(omni.running.run(scenario())):
         messages, count, sounds, voice = asked[i]
         check(answer, *speak(omni.folder, messages, count, sounds, speaker=voice, seed=i))
+
+
+def test_an_answer_has_the_form_that_is_asked_for(omni: Omni) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"city": {"enum": ["Bern", "Bonn"]}, "days": {"enum": [1, 2]}},
+        "required": ["city", "days"],
+        "additionalProperties": False,
+    }
+    wanted = {"type": "json_schema", "json_schema": {"name": "trip", "schema": schema}}
+
+    async def scenario() -> Answer:
+        messages = SYSTEM + message("Where", None)
+        return await ask(
+            omni.running, "form", messages, 80, clips=[clip_of(9_000, 1)], response_format=wanted
+        )
+
+    answer = omni.running.run(scenario())
+    said = json.loads(answer.text)
+    assert said["city"] in ("Bern", "Bonn")
+    assert said["days"] in (1, 2)
+    assert len(answer.samples) > 0
 
 
 def test_a_client_that_leaves_leaves_nothing_behind(omni: Omni) -> None:
