@@ -18,9 +18,9 @@ settings.register_profile("same", _UNTIMED, derandomize=True)
 settings.load_profile("same")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def old_objects_aside() -> Iterator[None]:
-    """Nothing that earlier tests left is looked through while a test counts processor time.
+    """Nothing that earlier tests left is looked through while tests count processor time.
 
     One collection of all that a process with torch and thousands of tests holds takes a second.
     """

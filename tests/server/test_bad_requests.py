@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import time
 from collections.abc import Iterator
@@ -190,20 +189,8 @@ def app(engine: FakeEngine) -> FastAPI:
     return create_app(engine)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _old_objects_aside() -> Iterator[None]:
-    """Nothing that earlier tests left is looked through while a request's time is counted.
-
-    One collection of all that a process with torch and thousands of tests holds takes a second.
-    """
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture(autouse=True)
-def _unharmed(engine: FakeEngine, app: FastAPI) -> Iterator[None]:
+def _unharmed(old_objects_aside: None, engine: FakeEngine, app: FastAPI) -> Iterator[None]:
     """After each bad request no ticket is out and a good request still works, in time."""
     # Of this process: what others do on the machine is not the server's fault.
     used_before_s = time.process_time()
