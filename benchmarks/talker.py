@@ -32,7 +32,7 @@ from worker.models.hibari_talker.prosody import Piece, ProsodyStream, Rhythm
 from worker.models.hibari_talker.tokens import Style
 
 SCALES = (1.0, 2.0, 3.0, 5.0)
-NUM_STYLED = 24
+NUM_STYLED = 48
 NUM_HEARD = 60
 _SEED = 5
 
