@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
 from tests.worker.models.thinker.tiny_chat import tiny_tokenizer, write_tiny_chat
 from tests.worker.vllm.pipelines import tiny_llm
-from worker.vllm.adapter import Burst, Passage, Row
-from worker.vllm.launch import launch, set_environment
+from tests.worker.vllm.running_vllm import Ignoring, Vllm, running_vllm
+from worker.vllm.adapter import Passage, Row
 from worker.vllm.sampling import TokenSampling
 from worker.vllm.token_engine import Submission, TokenEngine
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
-TIMEOUT_S = 600.0
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -32,34 +30,13 @@ SCHEMA = {
 }
 EXACT = {"x-guidance": {"whitespace_flexible": False}}
 GRAMMAR = f'start: "say " %json {json.dumps(SCHEMA | EXACT)}\n'
-Engine: TypeAlias = tuple[asyncio.Runner, TokenEngine]
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
     checkpoint = write_tiny_chat(tmp_path_factory.mktemp("chat"))
-    llm = tiny_llm(checkpoint, tokenizer=str(checkpoint))
-    before = dict(os.environ)
-    set_environment(llm)
-
-    async def start() -> TokenEngine:
-        engine = TokenEngine(launch(llm), llm)
-        await engine.prepare()
-        return engine
-
-    try:
-        with asyncio.Runner() as runner:
-            engine = runner.run(start())
-            yield runner, engine
-            engine.shutdown()
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-
-
-class Ignoring:
-    def feed(self, burst: Burst) -> None:
-        return None
+    with running_vllm(tiny_llm(checkpoint, tokenizer=str(checkpoint))) as running:
+        yield running
 
 
 async def decode(engine: TokenEngine, prefix: list[int], **sampling: Any) -> list[int]:
@@ -83,33 +60,26 @@ def check_form(token_ids: list[int]) -> None:
     assert len(answer["code"]) == 12
 
 
-def test_a_passage_that_is_gone_on_with_keeps_its_form(
-    engine: Engine,
-) -> None:
+def test_a_passage_that_is_gone_on_with_keeps_its_form(started: Vllm) -> None:
     """What it had decides what may come: greedy, it is the same as if nothing had been lost."""
-    runner, tokens_of = engine
 
     async def scenario() -> None:
-        whole = await decode(tokens_of, [], temperature=0.0)
+        whole = await decode(started.engine, [], temperature=0.0)
         check_form(whole)
         for num_had in (1, 4, 20, len(whole) - 2):
-            rest = await decode(tokens_of, whole[:num_had], temperature=0.0)
+            rest = await decode(started.engine, whole[:num_had], temperature=0.0)
             assert rest == whole[num_had:]
-            drawn = await decode(tokens_of, whole[:num_had], temperature=1.5)
+            drawn = await decode(started.engine, whole[:num_had], temperature=1.5)
             check_form(whole[:num_had] + drawn)
 
-    runner.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+    started.run(scenario())
 
 
-def test_passages_at_different_places_of_a_form_share_a_batch(
-    engine: Engine,
-) -> None:
-    runner, tokens_of = engine
-
+def test_passages_at_different_places_of_a_form_share_a_batch(started: Vllm) -> None:
     async def scenario() -> None:
-        whole = await decode(tokens_of, [], temperature=0.0)
-        parts = [decode(tokens_of, whole[:n], temperature=0.0) for n in range(0, 30, 3)]
+        whole = await decode(started.engine, [], temperature=0.0)
+        parts = [decode(started.engine, whole[:n], temperature=0.0) for n in range(0, 30, 3)]
         for num_had, rest in zip(range(0, 30, 3), await asyncio.gather(*parts), strict=True):
             assert rest == whole[num_had:]
 
-    runner.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+    started.run(scenario())

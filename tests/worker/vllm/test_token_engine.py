@@ -3,50 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from engine.errors import StageFailedError
 from tests.worker.vllm.cache_specs import config_of, spec_of
 from tests.worker.vllm.pipelines import tiny_llm
+from tests.worker.vllm.running_vllm import Ignoring, Vllm, running_vllm
 from tests.worker.vllm.tiny_model import (
     find_mismatches,
     load_reference,
     prompt_of,
     write_tiny_model,
 )
-from worker.vllm.adapter import Burst, Passage, Row
+from worker.vllm.adapter import Passage, Row
 from worker.vllm.cache_layout import CacheLayout
-from worker.vllm.launch import launch, set_environment
 from worker.vllm.sampling import TokenSampling
 from worker.vllm.token_engine import Submission, TokenEngine
-
-if TYPE_CHECKING:
-    from vllm.v1.engine.async_llm import AsyncLLM
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
 # Room for one pair of rows of up to 64 tokens, in blocks of 32; vLLM keeps one block for itself.
 FEW_BLOCKS = 6
 SCALE = 3.0
-TIMEOUT_S = 300.0
-
-
-class Vllm:
-    """A running ``AsyncLLM``, its loop, and the engine around it."""
-
-    def __init__(self, runner: asyncio.Runner, vllm: AsyncLLM, engine: TokenEngine) -> None:
-        self.runner = runner
-        self.vllm = vllm
-        self.engine = engine
-
-    def run(self, scenario: Any) -> Any:
-        return self.runner.run(asyncio.wait_for(scenario, TIMEOUT_S))
 
 
 @pytest.fixture(scope="module")
@@ -56,35 +38,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def started(checkpoint: Path) -> Iterator[Vllm]:
-    before = dict(os.environ)
-    llm = tiny_llm(checkpoint, num_kv_blocks=FEW_BLOCKS)
-    set_environment(llm)
-
-    async def start() -> tuple[AsyncLLM, TokenEngine]:
-        vllm = launch(llm)
-        engine = TokenEngine(vllm, llm)
-        await engine.prepare()
-        return vllm, engine
-
-    try:
-        with asyncio.Runner() as runner:
-            vllm, engine = runner.run(start())
-            running = Vllm(runner, vllm, engine)
-            yield running
-            engine.shutdown()
-            # What vLLM leaves to the garbage collector warns when that comes: here, and in no test
-            # of another module.
-            del vllm, engine
-            vars(running).clear()
-            gc.collect()
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-
-
-class Ignoring:
-    def feed(self, burst: Burst) -> None:
-        return None
+    with running_vllm(tiny_llm(checkpoint, num_kv_blocks=FEW_BLOCKS)) as running:
+        yield running
 
 
 def pair(length: int, num_tokens: int) -> Passage:
