@@ -59,8 +59,8 @@ class EndpointOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 class RefusedLengthError(ContextLengthError):
     """The model does not read so much; ``limit`` is how many tokens it does, if it said so."""
 
-    def __init__(self, said: str, limit: int | None) -> None:
-        super().__init__(f"the language model refused the request: {said}", param="messages")
+    def __init__(self, message: str, limit: int | None = None) -> None:
+        super().__init__(message, param="messages")
         self.limit = limit
 
 
@@ -127,12 +127,11 @@ class Endpoint:
         if not isinstance(error, openai.APIStatusError):
             return StageFailedError("the language model broke off its answer")
         said = str(error.message)[:_MAX_MESSAGE_CHARS]
+        refusal = f"the language model refused the request: {said}"
         if is_too_long(error):
-            return RefusedLengthError(said, told_limit(error))
+            return RefusedLengthError(refusal, told_limit(error))
         if error.status_code in _REFUSED_STATUSES:
-            return InvalidRequestError(
-                f"the language model refused the request: {said}", param="messages"
-            )
+            return InvalidRequestError(refusal, param="messages")
         if error.status_code in _KEY_STATUSES:
             return StageFailedError("the language model does not accept this server's key")
         if error.status_code == 429:
