@@ -46,7 +46,7 @@ from worker.liveness import Liveness
 from worker.stage_model import StageContext
 from worker.transport import Transport
 from worker.trials import RequestMessage, Trials
-from worker.vllm.adapter import LlmAdapter
+from worker.vllm.adapter import FitsPrompts, LlmAdapter
 from worker.vllm.fingerprint import llm_fingerprint
 from worker.vllm.forming_groups import FormingGroups
 from worker.vllm.launch import (
@@ -88,6 +88,8 @@ class VllmBackend:
         self._fingerprint = llm_fingerprint(llm, self._adapter.model_files())
         self._loop = uvloop.new_event_loop()
         self._engine: TokenEngine = self._loop.run_until_complete(_launch(llm))
+        if isinstance(self._adapter, FitsPrompts):
+            self._adapter.set_max_model_len(self._engine.max_model_len)
         self._threads = ThreadPoolExecutor(_NUM_TAKE_THREADS, "take")
         self._streams: dict[str, RequestStream] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}

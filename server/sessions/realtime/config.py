@@ -32,6 +32,12 @@ from server.sessions.realtime.checks import (
     optional,
     text,
 )
+from server.sessions.realtime.truncation import (
+    AUTO,
+    Truncation,
+    check_truncation,
+    read_truncation,
+)
 
 MAX_INSTRUCTIONS_CHARS = 100_000
 MAX_TOOLS = 128
@@ -223,7 +229,7 @@ _SESSION: dict[str, Check] = RESPONSE_FIELDS | {
     "tracing": anything,
     "prompt": anything,
     "include": anything,
-    "truncation": anything,
+    "truncation": check_truncation,
     "reasoning": anything,
     "parallel_tool_calls": optional(is_bool),
 }
@@ -274,6 +280,7 @@ class RealtimeConfig:
             "max_output_tokens": "inf",
             "tracing": None,
             "prompt": None,
+            "truncation": AUTO,
         }
         self._data["audio"]["output"] = {
             "format": {"type": "audio/pcm", "rate": PCM_RATE},
@@ -353,6 +360,11 @@ class RealtimeConfig:
         """``format``, ``voice`` and ``speed``."""
         output: dict[str, Any] = self._data["audio"]["output"]
         return output
+
+    @property
+    def truncation(self) -> Truncation | None:
+        """What prompts may leave out; None: nothing."""
+        return read_truncation(self._data["truncation"])
 
     @property
     def transcription(self) -> dict[str, Any] | None:

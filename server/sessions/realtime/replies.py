@@ -41,6 +41,7 @@ from server.sessions.realtime.conversation import (
     audible,
     chat_messages,
     chat_tools,
+    turn_lengths,
 )
 from server.sessions.realtime.effects import (
     CancelResponse,
@@ -304,7 +305,7 @@ class Replies:
             self._answered = frozenset(item.id for item in context)
         heard = audible(context) if self._hearing.model_hears else []
         counted = heard if self._hearing.model_hears else context
-        response.input_audio_ms = sum(item.clip.duration_ms for item in counted if item.clip)
+        response.turns_ms = turn_lengths(context, heard, counted)
         return [StartResponse(response.id, self._order(reply.settings, response, context, heard))]
 
     def _order(
@@ -322,6 +323,7 @@ class Replies:
             tool_choice=choice,
             parallel_tool_calls=settings["parallel_tool_calls"],
             max_tokens=None if limit == "inf" else limit,
+            truncation=self._config.truncation,
             voice=self._config.voice_id(output["voice"]) if response.speaks else None,
             speed=self._config.output["speed"],
             audio_format=WireFormat(output["format"]["type"]).type,
