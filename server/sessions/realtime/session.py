@@ -23,7 +23,7 @@ from server.sessions.realtime.hearing import Hearing, item_events
 from server.sessions.realtime.items import MAX_ID_CHARS, Item, decode_audio, parse_item
 from server.sessions.realtime.replies import Replies
 from server.sessions.realtime.response import Usage
-from server.sessions.realtime.spec import SessionSpec, VoiceBook, random_id
+from server.sessions.realtime.spec import Abilities, SessionSpec, random_id
 from server.sessions.realtime.spoken_text import Mark
 
 
@@ -63,7 +63,7 @@ class RealtimeSession:
     """One client's session."""
 
     def __init__(
-        self, spec: SessionSpec, voices: VoiceBook, new_id: Callable[[str], str] = random_id
+        self, spec: SessionSpec, abilities: Abilities, new_id: Callable[[str], str] = random_id
     ) -> None:
         self._new_id = new_id
         self._spec = spec
@@ -71,7 +71,7 @@ class RealtimeSession:
             new_id("sess"),
             spec.model,
             spec.voice,
-            find_voice=voices.find_voice,
+            abilities=abilities,
             kind=spec.kind,
             expires_at=spec.expires_at,
         )
