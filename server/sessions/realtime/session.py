@@ -361,12 +361,14 @@ class RealtimeSession:
         """The user's turn, in which nothing was said; the model is to speak again."""
         self._idle_at = None
         rules = self.config.turn_rules
-        if rules is None or self._hearing.is_speaking or self._replies.active is not None:
+        if rules is None or rules.idle_timeout_ms is None:
+            return []
+        if self._hearing.is_speaking or self._replies.active is not None:
             return []
         end_ms = self._hearing.end_ms
         item = Item(self._new_id("item"), "message", "user", is_silent=True)
         item.parts = [{"type": "input_audio", "transcript": ""}]
-        start_ms = max(end_ms - (rules.idle_timeout_ms or 0), 0)
+        start_ms = max(end_ms - rules.idle_timeout_ms, 0)
         triggered = {"item_id": item.id, "audio_start_ms": start_ms, "audio_end_ms": end_ms}
         event = SendEvent({"type": "input_audio_buffer.timeout_triggered", **triggered})
         return [event, *self._hearing.add_turn(item), *self._replies.answer_turn(now)]

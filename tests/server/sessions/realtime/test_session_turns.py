@@ -478,6 +478,18 @@ def test_a_user_who_says_nothing_is_spoken_to() -> None:
     check_all(client)
 
 
+def test_silence_is_not_counted_any_more_when_that_was_switched_off() -> None:
+    client = Client()
+    client.detect(idle_timeout_ms=5000)
+    client.turn("Hi.")
+    speak(client)
+    client.finish()
+    due = client.session.next_deadline
+    assert due is not None
+    client.detect(idle_timeout_ms=None)
+    assert client.note(client.session.time_out(due)) == []
+
+
 def test_a_transcription_session_writes_down_and_does_not_answer() -> None:
     client = Client(kind="transcription")
     assert client.events[0]["session"]["type"] == "transcription"
