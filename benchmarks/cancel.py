@@ -118,9 +118,11 @@ async def _next_in_line(port: int, num: int) -> list[float]:
     texts = sentences(1, num, _NUM_WORDS)
     shorts = sentences(2, num, _NUM_NEXT_WORDS)
     for first, second in zip(texts, shorts, strict=True):
-        stay_s = rng.random() * _MAX_STAY_S
-        while (wait_ms := await _wait_in_line_ms(port, first, second, stay_s)) is None:
-            pass
+        wait_ms = None
+        while wait_ms is None:
+            # Drawn anew: one that is too long here would be so for ever.
+            stay_s = rng.random() * _MAX_STAY_S
+            wait_ms = await _wait_in_line_ms(port, first, second, stay_s)
         waits_ms.append(wait_ms)
     return waits_ms
 

@@ -17,6 +17,7 @@ from tests.clients.speech import LONG, TEXT, open_client
 from tests.e2e.server_process import ServerProcess, serving
 
 RUNNING = 'voxloom_engine_requests{state="running"}'
+FAILED = 'voxloom_engine_requests_ended_total{outcome="failed"}'
 # Counted when all that a request held has been given back.
 LEFT = 'voxloom_requests_total{outcome="disconnected",route="/v1/audio/speech"}'
 OVERLOADED = 'voxloom_requests_total{outcome="overloaded",route="/v1/audio/speech"}'
@@ -153,7 +154,7 @@ def test_an_event_stream_that_fails_late_raises() -> None:
         )
         assert "audio" in cast("dict[str, Any]", next(events))
         # The server waits for this client until the request's time is up.
-        server.await_metric(RUNNING, 0)
+        server.await_count(FAILED, 1)
 
         with pytest.raises(openai.APIError) as caught:
             list(events)

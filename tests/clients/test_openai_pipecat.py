@@ -58,7 +58,7 @@ def test_an_interruption_ends_the_request(server: ServerProcess) -> None:
             await conversation.say([long])
             await conversation.first_audio()
             await conversation.interrupt()
-            await asyncio.to_thread(server.await_metric, ABORTED, num_aborted + 1)
+            await asyncio.to_thread(server.await_count, ABORTED, num_aborted + 1)
             await asyncio.to_thread(server.await_metric, RUNNING, 0)
             await conversation.say([SENTENCES[0]])
             return (await conversation.turn()).audio

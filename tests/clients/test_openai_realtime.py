@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.model, pytest.mark.process, pytest.mark.asr]
 
 LIMIT_S = 300.0
 QUESTION = "Could you tell me how to get to the museum, please?"
+# How much of an answer was heard before it was interrupted.
+HEARD_MS = 1000
 TOOL = {"type": "function", "name": "add", "parameters": {"type": "object", "properties": {}}}
 
 
@@ -146,7 +148,8 @@ def test_a_voice_interrupts_an_answer(talk: Talk) -> None:
     async def scenario(call: Call) -> None:
         await call.write(ENDLESS)
         await call.connection.response.create()
-        await call.until("response.output_audio.delta")
+        while audio_ms(call.events) < HEARD_MS:
+            await call.until("response.output_audio.delta")
         speaking = asyncio.create_task(call.speak(said(QUESTION)))
         events = await call.until("response.done")
         assert "input_audio_buffer.speech_started" in kinds(events)
@@ -154,7 +157,7 @@ def test_a_voice_interrupts_an_answer(talk: Talk) -> None:
         assert events[-1].response.status_details.reason == "turn_detected"
         item_id = events[-1].response.output[0].id
         await call.connection.conversation.item.truncate(
-            item_id=item_id, content_index=0, audio_end_ms=1000
+            item_id=item_id, content_index=0, audio_end_ms=HEARD_MS
         )
         await call.until("conversation.item.truncated")
         await call.connection.conversation.item.retrieve(item_id=item_id)

@@ -79,6 +79,7 @@ class Bystander(threading.Thread):
     def run(self) -> None:
         try:
             with session(self._talk) as socket:
+                self._turn(socket)
                 while not self._is_over.is_set():
                     self._turn(socket)
         except BaseException as error:

@@ -63,6 +63,10 @@ def num_ready(engine: AsyncOmniEngine) -> int:
     return int(engine.readiness()["stages"]["tone"]["ready"])
 
 
+def num_restarts(engine: AsyncOmniEngine) -> int:
+    return int(engine.readiness()["stages"]["tone"]["restarts"])
+
+
 # --- joining -------------------------------------------------------------------------------------
 
 
@@ -289,7 +293,7 @@ def test_a_worker_that_goes_in_mid_stream_is_replaced_by_one_that_stood_by(
                         os.kill(first.process.pid, number)
 
                     spoken = await speak(engine, "r", after_first=end_first)
-                    assert engine.readiness()["stages"]["tone"]["restarts"] == 1
+                    await until(lambda: num_restarts(engine) == 1)
                     await asyncio.to_thread(engine.check_integrity)
                     return spoken
 

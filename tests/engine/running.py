@@ -113,3 +113,12 @@ def pids(engine: AsyncOmniEngine, stage_id: int) -> list[int]:
         return [replica.pid for replica in ready if replica.pid is not None]
 
     return engine._orchestrator.inspect(look).result(INSPECT_S)
+
+
+def num_restarts(engine: AsyncOmniEngine, stage_id: int) -> int:
+    """Of a stage's replicas, by now: the engine's snapshot may be a tenth of a second old."""
+
+    def look(core: OrchestratorCore) -> int:
+        return core.supervisor.health[stage_id].num_restarts
+
+    return engine._orchestrator.inspect(look).result(INSPECT_S)

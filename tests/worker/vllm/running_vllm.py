@@ -56,12 +56,18 @@ def running_vllm(llm: LlmConfig) -> Iterator[Vllm]:
             vllm, engine = runner.run(start())
             running = Vllm(runner, vllm, engine)
             yield running
-            engine.shutdown()
-            # What vLLM leaves to the garbage collector warns when that comes: here, and in no test
-            # of another module.
+            runner.run(_end(vllm, engine))
+            # What vLLM leaves to the garbage collector is collected here, and in no test of another
+            # module.
             del vllm, engine
             vars(running).clear()
             gc.collect()
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+async def _end(vllm: AsyncLLM, engine: TokenEngine) -> None:
+    """On its own loop vLLM closes its sockets at once; their context it would leave open."""
+    engine.shutdown()
+    vllm.engine_core.resources.ctx.destroy(linger=0)

@@ -9,7 +9,9 @@ import pytest
 from tests.worker.vllm.cache_specs import BLOCK_SIZE, NUM_BLOCKS, config_of, spec_of
 from worker.vllm.cache_layout import CacheLayout
 
-pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
+# What vLLM has torch define when it is imported, here for the first time in a whole run.
+OLD_SCRIPT = "ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"
+pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default", OLD_SCRIPT)]
 
 FULL, SLIDING, CHUNKED = "FullAttentionSpec", "SlidingWindowSpec", "ChunkedLocalAttentionSpec"
 

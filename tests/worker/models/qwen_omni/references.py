@@ -14,6 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 Message = dict[str, Any]
+# Qwen3's talker gets its prompt as embeddings, and has a penalty for codes that come again.
+PENALTY_OF_CODES = "ignore:Passing `repetition_penalty` with `inputs_embeds`:UserWarning"
 
 
 @dataclass(frozen=True, slots=True)

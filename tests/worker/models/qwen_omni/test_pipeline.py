@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from engine.messages import SamplingParams
 from tests.worker.models.qwen_omni.noises import clip_of, message
 from tests.worker.models.qwen_omni.omni_pipelines import small_omni
-from tests.worker.models.qwen_omni.references import Message, speak
+from tests.worker.models.qwen_omni.references import PENALTY_OF_CODES, Message, speak
 from tests.worker.models.qwen_omni.tiny_omni import CHECKPOINTS
 from tests.worker.vllm.engines import RunningEngine, running_engine
 
-pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default", PENALTY_OF_CODES)]
 
 # Of full scale; a step of int16 is 3e-5.
 TOLERANCE = 3e-4

@@ -13,6 +13,7 @@ import torch
 
 from engine.errors import InvalidRequestError, StageFailedError
 from tests.worker.models.qwen_omni import small_qwen3, sounds
+from tests.worker.models.qwen_omni.references import PENALTY_OF_CODES
 from tests.worker.models.qwen_omni.talking import (
     Said,
     at_once,
@@ -27,7 +28,7 @@ from tests.worker.models.qwen_omni.thinking import Sender, start, think
 from worker.models.qwen_omni.talker_stage import TalkerStage, load
 from worker.models.qwen_omni.thought import Thought
 
-pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default", PENALTY_OF_CODES)]
 
 # Tokens of what the user said, and of the answer; the last user made a sound besides.
 TALKS = {"a": (3, 3), "b": (8, 9), "c": (5, 14), "d": (9, 6), "e": (4, 7)}
