@@ -115,6 +115,6 @@ def test_a_speed_at_which_the_model_does_not_speak_is_refused_by_name() -> None:
     assert (answer.status, answer.error["param"]) == (400, "audio.speed")
     assert answer.error["message"].startswith("'audio.speed' must be 1")
     assert not omni.calls
-    audio["speed"] = 1.0
-    answer, omni = ask(text, telling("Hi.", 2400), modalities=modalities, audio=audio)
+    plot = telling("Hi.", 2400)
+    answer, omni = ask(text, plot, modalities=modalities, audio=audio | {"speed": 1.0})
     assert answer.status == 200
