@@ -21,9 +21,14 @@ def _check_language(value: Any, path: str) -> str:
     return tag
 
 
+def _check_choice(value: Any, path: str) -> str | None:
+    """An empty text clears, as it does elsewhere in a session."""
+    return None if value in (None, "") else _check_language(value, path)
+
+
 TRANSCRIPTION: dict[str, Check] = {
     "model": optional(text(_MAX_MODEL_CHARS)),
-    "language": optional(_check_language),
+    "language": _check_choice,
     "languages": optional(list_of(_check_language, _MAX_HINTS)),
     "prompt": optional(text(_MAX_PROMPT_CHARS)),
     "keywords": optional(list_of(text(_MAX_KEYWORD_CHARS), _MAX_HINTS)),
