@@ -3,6 +3,7 @@
     VoxloomError
     ├── RequestError                    the caller's fault; retrying unchanged cannot help
     │   ├── InvalidRequestError         a value that is not allowed (names the field)
+    │   │   └── ContextLengthError      messages that are more than a language model reads
     │   ├── NotFoundError               a name or id that does not exist
     │   ├── UnknownRequestError         an update or interaction for an id not running
     │   ├── DuplicateRequestError       an id that is already running
@@ -45,6 +46,12 @@ class InvalidRequestError(RequestError, ValueError):
     """A value that is not allowed."""
 
     code = "invalid_value"
+
+
+class ContextLengthError(InvalidRequestError):
+    """Messages that are more than a language model reads. The code is OpenAI's."""
+
+    code = "context_length_exceeded"
 
 
 class NotFoundError(RequestError):
@@ -137,6 +144,7 @@ _BY_CODE: dict[str, type[VoxloomError]] = {
     cls.code: cls
     for cls in (
         InvalidRequestError,
+        ContextLengthError,
         UnavailableError,
         DeadlineExceededError,
         RequestAbortedError,

@@ -30,6 +30,10 @@ class ScriptedLlm:
         """Let it go on where its script has it wait."""
         self._get("go")
 
+    def reads(self, num_tokens: int, server: str = "openai") -> None:
+        """Refuse more tokens, of four characters each, as that server would; 0: read all."""
+        self._get(f"reads/{num_tokens}/{server}")
+
     def _get(self, path: str) -> list[dict[str, Any]]:
         with urllib.request.urlopen(f"{self.base_url}/{path}", timeout=60) as answer:
             found: list[dict[str, Any]] = json.load(answer)

@@ -18,7 +18,8 @@ without one by "You said: ..." and those words, NUM_TIMES over; a tool's result 
 
 ``GET /asked`` shows the bodies so far, ``GET /times`` for each of them, in seconds of
 CLOCK_MONOTONIC, when it came and when each token of its answer was sent. ``GET /go`` lets all go on
-that wait, now and later.
+that wait, now and later. ``GET /reads/N/SERVER``: from now on it reads N tokens, of four characters
+of the messages each, and refuses more as that server would; 0: it reads everything.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
@@ -56,8 +58,13 @@ class Handler(BaseHTTPRequestHandler):
     asked: ClassVar[list[dict[str, Any]]] = []
     times: ClassVar[list[dict[str, Any]]] = []
     may_go_on: ClassVar[threading.Event] = threading.Event()
+    reads: ClassVar[int] = 0
+    refuses_as: ClassVar[str] = ""
 
     def do_GET(self) -> None:
+        if "/reads/" in self.path:
+            reads, Handler.refuses_as = self.path.split("/")[-2:]
+            Handler.reads = int(reads)
         if self.path.endswith("/go"):
             Handler.may_go_on.set()
         self._answer(200, Handler.times if self.path.endswith("/times") else Handler.asked)
@@ -67,6 +74,10 @@ class Handler(BaseHTTPRequestHandler):
         Handler.times.append({"asked_at": time.monotonic(), "tokens_at": self._token_times})
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         Handler.asked.append(body | {"key": self.headers.get("authorization")})
+        num_read = sum(len(_text(message)) for message in body["messages"]) // 4
+        if 0 < Handler.reads < num_read:
+            self._answer(*REFUSALS[Handler.refuses_as](Handler.reads, num_read))
+            return
         last, tools = body["messages"][-1], body.get("tools") or []
         script = _script(last) or _named(last, tools) or [("say", self._reply_to(last))]
         for word, rest in script:
@@ -141,6 +152,49 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         return
+
+
+# How servers refuse more tokens than they read: status and body.
+REFUSALS: dict[str, Callable[[int, int], tuple[int, Any]]] = {
+    "openai": lambda reads, asked: (
+        400,
+        {
+            "error": {
+                "message": f"{asked} tokens are too many.",
+                "type": "invalid_request_error",
+                "param": "messages",
+                "code": "context_length_exceeded",
+            }
+        },
+    ),
+    "vllm": lambda reads, asked: (
+        400,
+        {
+            "error": {
+                "message": f"This model's maximum context length is {reads} tokens, not {asked}.",
+                "type": "BadRequestError",
+                "param": "input_tokens",
+                "code": 400,
+            }
+        },
+    ),
+    "llama.cpp": lambda reads, asked: (
+        400,
+        {
+            "error": {
+                "code": 400,
+                "message": "too long",
+                "type": "exceed_context_size_error",
+                "n_prompt_tokens": asked,
+                "n_ctx": reads,
+            }
+        },
+    ),
+    "ollama": lambda reads, asked: (
+        500,
+        {"error": json.dumps(REFUSALS["llama.cpp"](reads, asked)[1])},
+    ),
+}
 
 
 def tokens_of(text: str) -> list[str]:

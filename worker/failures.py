@@ -11,6 +11,9 @@ from engine.trace import log_fields
 
 logger = logging.getLogger("voxloom.worker")
 
+# Of a library's message: some list every weight of a model.
+_MAX_CHARS = 500
+
 
 def stage_error(
     request_id: str,
@@ -30,3 +33,8 @@ def describe(error: BaseException) -> str:
     """What a client may read: a sentence that was written for people, or the kind of error."""
     reason = str(error) if isinstance(error, ConfigError) else type(error).__name__
     return f"the stage failed at this request: {reason}"
+
+
+def one_line(error: BaseException) -> str:
+    """A library's own words, of a length to be read, or the kind of error where it has none."""
+    return " ".join(str(error).split())[:_MAX_CHARS] or type(error).__name__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,8 @@ def prompt_of(order: ResponseOrder) -> dict[str, Any]:
         prompt["tooling"] = tooling
     if order.max_tokens is not None:
         prompt["sampling"] = {"max_tokens": order.max_tokens}
+    if order.truncation is not None:
+        prompt["truncation"] = asdict(order.truncation)
     if order.voice is not None:
         prompt |= {"voice": order.voice, "speed": order.speed}
     return prompt
@@ -72,6 +74,7 @@ def usage_of(usage: dict[str, int]) -> Usage:
         input_text_tokens=usage.get("prompt_tokens", 0),
         cached_tokens=usage.get("cached_tokens", 0),
         output_text_tokens=usage.get("completion_tokens", 0),
+        num_left_out=usage.get("left_out_messages", 0),
     )
 
 

@@ -95,7 +95,9 @@ class Call:
         await self.connection.input_audio_buffer.append(audio=base64.b64encode(pcm).decode())
 
 
-def hold(server: ServerProcess, scenario: Callable[[Call], Awaitable[None]]) -> None:
+def hold(
+    server: ServerProcess, scenario: Callable[[Call], Awaitable[None]], limit_s: float = LIMIT_S
+) -> None:
     async def run() -> None:
         base_url = f"http://127.0.0.1:{server.port}/v1"
         async with (
@@ -104,7 +106,7 @@ def hold(server: ServerProcess, scenario: Callable[[Call], Awaitable[None]]) -> 
         ):
             await scenario(Call(connection))
 
-    asyncio.run(asyncio.wait_for(run(), LIMIT_S))
+    asyncio.run(asyncio.wait_for(run(), limit_s))
 
 
 def check_answer(response: Any, events: list[Any]) -> None:
@@ -167,6 +169,34 @@ def test_an_answer_beside_the_conversation_hears_what_it_refers_to(server: Serve
         assert audio_ms(events) == 0
 
     hold(server, scenario)
+
+
+def test_a_session_that_outgrows_the_model_goes_on_without_its_oldest_sounds(
+    server: ServerProcess,
+) -> None:
+    async def scenario(call: Call) -> None:
+        await call.update(output_modalities=["text"], audio={"input": {"turn_detection": None}})
+        counts = []
+        for _ in range(40):
+            await call.play(said(QUESTION)[: 2 * 3 * PCM_RATE])
+            await call.connection.input_audio_buffer.commit()
+            await call.connection.response.create(response=SHORT)
+            response = (await call.until("response.done"))[-1].response
+            assert response.status in ("completed", "incomplete"), response
+            counts.append(response.usage.input_token_details.audio_tokens)
+        # Thirty for each turn of which the model was told.
+        assert counts[:3] == [30, 60, 90]
+        assert {count % 30 for count in counts} == {0}
+        assert 30 * 5 < counts[-1] < 30 * 25
+        await call.update(truncation="disabled")
+        await call.connection.response.create(response=SHORT)
+        response = (await call.until("response.done"))[-1].response
+        assert response.status_details.error.code == "context_length_exceeded"
+        await call.update(truncation="auto")
+        await call.connection.response.create(response=SHORT)
+        assert (await call.until("response.done"))[-1].response.status != "failed"
+
+    hold(server, scenario, 3 * LIMIT_S)
 
 
 def test_a_turn_in_writing_is_answered_by_voice(server: ServerProcess) -> None:

@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,4 +186,13 @@ class LlmAdapter(Protocol):
 
     def model_files(self) -> Sequence[Path]:
         """Files beside the checkpoint that decide what the sinks return, for the fingerprint."""
+        ...
+
+
+@runtime_checkable
+class FitsPrompts(Protocol):
+    """An adapter that must know how long its prompts may be."""
+
+    def set_max_model_len(self, max_model_len: int) -> None:
+        """How many tokens a row may have, its answer among them. Called before ``open`` is."""
         ...

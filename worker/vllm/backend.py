@@ -46,10 +46,16 @@ from worker.liveness import Liveness
 from worker.stage_model import StageContext
 from worker.transport import Transport
 from worker.trials import RequestMessage, Trials
-from worker.vllm.adapter import LlmAdapter
+from worker.vllm.adapter import FitsPrompts, LlmAdapter
 from worker.vllm.fingerprint import llm_fingerprint
 from worker.vllm.forming_groups import FormingGroups
-from worker.vllm.launch import launch, set_environment
+from worker.vllm.launch import (
+    check_checkpoint,
+    check_version,
+    launch,
+    resolve_checkpoint,
+    set_environment,
+)
 from worker.vllm.metrics import MetricsReader
 from worker.vllm.request_stream import RequestStream
 from worker.vllm.token_engine import TokenEngine
@@ -74,11 +80,16 @@ class VllmBackend:
         self._transport = transport
         self._step_timeout_s = context.stage.step_timeout_s
         set_environment(llm)
+        # Before the adapter, which may need the checkpoint's tokenizer.
+        check_version()
+        check_checkpoint(resolve_checkpoint(llm.checkpoint))
         where = f"stages[{context.stage_id}].model"
         self._adapter: LlmAdapter = load_object(context.stage.model, where)(context)
         self._fingerprint = llm_fingerprint(llm, self._adapter.model_files())
         self._loop = uvloop.new_event_loop()
         self._engine: TokenEngine = self._loop.run_until_complete(_launch(llm))
+        if isinstance(self._adapter, FitsPrompts):
+            self._adapter.set_max_model_len(self._engine.max_model_len)
         self._threads = ThreadPoolExecutor(_NUM_TAKE_THREADS, "take")
         self._streams: dict[str, RequestStream] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}

@@ -32,6 +32,12 @@ from server.sessions.realtime.checks import (
 )
 from server.sessions.realtime.spec import Abilities
 from server.sessions.realtime.transcription_checks import TRANSCRIPTION
+from server.sessions.realtime.truncation import (
+    AUTO,
+    Truncation,
+    check_truncation,
+    read_truncation,
+)
 
 MAX_INSTRUCTIONS_CHARS = 100_000
 MAX_TOOLS = 128
@@ -205,7 +211,7 @@ _SESSION: dict[str, Check] = RESPONSE_FIELDS | {
     "tracing": anything,
     "prompt": anything,
     "include": anything,
-    "truncation": anything,
+    "truncation": check_truncation,
     "reasoning": anything,
     "parallel_tool_calls": optional(is_bool),
 }
@@ -256,6 +262,7 @@ class RealtimeConfig:
             "max_output_tokens": "inf",
             "tracing": None,
             "prompt": None,
+            "truncation": AUTO,
         }
         self._data["audio"]["output"] = {
             "format": {"type": "audio/pcm", "rate": PCM_RATE},
@@ -346,6 +353,11 @@ class RealtimeConfig:
         """``format``, ``voice`` and ``speed``."""
         output: dict[str, Any] = self._data["audio"]["output"]
         return output
+
+    @property
+    def truncation(self) -> Truncation | None:
+        """What prompts may leave out; None: nothing."""
+        return read_truncation(self._data["truncation"])
 
     @property
     def transcription(self) -> dict[str, Any] | None:

@@ -154,6 +154,27 @@ def chat_messages(
     return messages
 
 
+def turn_lengths(
+    items: Iterable[Item], heard: Iterable[Item], counted: Iterable[Item]
+) -> list[float]:
+    """For each of the user's messages in ``chat_messages`` how many ms of ``counted`` sound it has.
+
+    A turn without words, of which there is no message, counts with the one behind it, or last.
+    """
+    clips = {item.id: item.clip.duration_ms for item in counted if item.clip is not None}
+    sounding = {item.id for item in heard}
+    lengths: list[float] = []
+    untold_ms = 0.0
+    for item in items:
+        if item.role != "user":
+            continue
+        untold_ms += clips.get(item.id, 0.0)
+        if not item.is_silent and (item.id in sounding or _content(item)):
+            lengths.append(untold_ms)
+            untold_ms = 0.0
+    return [*lengths, untold_ms]
+
+
 def chat_tools(tools: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """A session's tools in the form of the chat API."""
     return [

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from server.sessions.effects import Close, SendEvent
 from server.sessions.realtime.config import TurnRules
 from server.sessions.realtime.input_audio import Clip
+from server.sessions.realtime.truncation import Truncation
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class ResponseOrder:
 
     ``clips`` are what a model that hears is to hear at the messages' parts of the type ``audio``.
     ``voice`` is None for an answer in text. ``max_tokens`` None: as many as the model may.
+    ``truncation`` None: all messages, or no answer.
     """
 
     messages: list[dict[str, Any]]
@@ -92,6 +94,7 @@ class ResponseOrder:
     tool_choice: Any = "auto"
     parallel_tool_calls: bool | None = None
     max_tokens: int | None = None
+    truncation: Truncation | None = None
     voice: str | None = None
     speed: float = 1.0
     audio_format: str = "audio/pcm"

@@ -10,6 +10,7 @@ from server.sessions.realtime.config import WireFormat
 from server.sessions.realtime.conversation import chat_messages, chat_tools
 from server.sessions.realtime.effects import ResponseOrder
 from server.sessions.realtime.items import Item
+from server.sessions.realtime.truncation import Truncation
 
 
 def check_calls(context: Sequence[Item], given: Sequence[dict[str, Any]]) -> None:
@@ -39,7 +40,11 @@ def no_question(param: str | None) -> InvalidRequestError:
 
 
 def order_of(
-    settings: dict[str, Any], context: Sequence[Item], heard: Sequence[Item], voice: str | None
+    settings: dict[str, Any],
+    context: Sequence[Item],
+    heard: Sequence[Item],
+    voice: str | None,
+    truncation: Truncation | None,
 ) -> ResponseOrder:
     """``heard`` are the items that are given as sound; ``voice`` is an id, None for text."""
     limit = settings["max_output_tokens"]
@@ -53,6 +58,7 @@ def order_of(
         tool_choice=choice,
         parallel_tool_calls=settings["parallel_tool_calls"],
         max_tokens=None if limit == "inf" else limit,
+        truncation=truncation,
         voice=voice,
         speed=settings["speed"],
         audio_format=WireFormat(settings["audio"]["output"]["format"]["type"]).type,

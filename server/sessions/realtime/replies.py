@@ -35,7 +35,12 @@ from server.sessions.realtime.config import (
     RealtimeConfig,
     check_output_format,
 )
-from server.sessions.realtime.conversation import Conversation, audible, chat_messages
+from server.sessions.realtime.conversation import (
+    Conversation,
+    audible,
+    chat_messages,
+    turn_lengths,
+)
 from server.sessions.realtime.effects import CancelResponse, Effect, StartResponse
 from server.sessions.realtime.hearing import Hearing
 from server.sessions.realtime.items import Item, parse_item
@@ -314,10 +319,10 @@ class Replies:
             self._answered = frozenset(item.id for item in context)
         heard = self._heard(context)
         counted = heard if self._hearing.model_hears else context
-        response.input_audio_ms = sum(item.clip.duration_ms for item in counted if item.clip)
+        response.turns_ms = turn_lengths(context, heard, counted)
         voice = reply.settings["audio"]["output"]["voice"]
         voice_id = self._config.voice_id(voice) if response.speaks else None
-        order = order_of(reply.settings, context, heard, voice_id)
+        order = order_of(reply.settings, context, heard, voice_id, self._config.truncation)
         if not order.messages:
             return self.take_failure(response.id, no_question(None))
         return [StartResponse(response.id, order)]

@@ -29,11 +29,15 @@ INPUT_TOKEN_MS, OUTPUT_TOKEN_MS = 100, 50
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an answer took: text tokens as the thinker counted them, audio by its length in ms."""
+    """What an answer took: text tokens as the thinker counted them, audio by its length in ms.
+
+    ``num_left_out``: how many of the user's messages, the oldest ones, the model was not told.
+    """
 
     input_text_tokens: int = 0
     cached_tokens: int = 0
     output_text_tokens: int = 0
+    num_left_out: int = 0
 
     def to_json(self, input_audio_ms: float, output_audio_ms: float) -> dict[str, Any]:
         heard = round(input_audio_ms / INPUT_TOKEN_MS)
@@ -60,7 +64,10 @@ class Usage:
 
 @dataclass(slots=True)
 class Response:
-    """An answer that is being made. ``settings`` is what the client is shown of how."""
+    """An answer that is being made. ``settings`` is what the client is shown of how.
+
+    ``turns_ms``: how much sound there is to each of the user's messages that it answers.
+    """
 
     id: str
     conversation_id: str | None
@@ -70,7 +77,7 @@ class Response:
     name_call: Callable[[str], str]
     metadata: dict[str, str] | None = None
     is_automatic: bool = False
-    input_audio_ms: float = 0.0
+    turns_ms: list[float] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     status: str = "in_progress"
     first_audio_at: float | None = None
@@ -183,7 +190,8 @@ class Response:
                 item.keep_sounded()
         self.status = status
         self._details = _details(status, reason, error)
-        self._usage = (usage or Usage()).to_json(self.input_audio_ms, self.audio_ms)
+        spent = usage or Usage()
+        self._usage = spent.to_json(sum(self.turns_ms[spent.num_left_out :]), self.audio_ms)
         return [
             *events,
             {"type": "response.done", "response": self.to_json()},

@@ -361,9 +361,8 @@ class RealtimeSession:
         """The user's turn, in which nothing was said; the model is to speak again."""
         self._idle_at = None
         rules = self.config.turn_rules
-        if rules is None or rules.idle_timeout_ms is None:
-            return []
-        if self._hearing.is_speaking or self._replies.active is not None:
+        is_busy = self._hearing.is_speaking or self._replies.active is not None
+        if rules is None or rules.idle_timeout_ms is None or is_busy:
             return []
         end_ms = self._hearing.end_ms
         item = Item(self._new_id("item"), "message", "user", is_silent=True)

@@ -5,6 +5,8 @@ Keys of a prompt:
 - ``messages``: the chat API's; content is a text, or parts of the types ``text`` and ``audio``;
 - ``clips``: what is heard at the ``audio`` parts, in their order: int16 [samples], mono, 16 kHz;
 - ``sampling``, ``tooling``: the chat API's fields of those kinds, for the thinker;
+- ``truncation``: what of the messages, and of their sounds, may be left out where not all of them
+  fit, as ``worker.models.thinker.truncation`` has it; without it all are asked, or none;
 - ``voice``: who speaks the answer; the first voice of the pipeline if none is named;
 - ``speed``: 1; these models have no other.
 
@@ -20,6 +22,7 @@ from typing import Any, Literal
 from engine.errors import ConfigError, InvalidRequestError
 from engine.messages import Prompt
 from engine.pipeline import Voice
+from worker.models.thinker.truncation import read_truncation
 from worker.models.whisper import adapter as whisper
 
 SAMPLE_RATE = 16_000
@@ -28,7 +31,7 @@ MAX_HEARD_S = 300
 # Half a token of sound is 20 ms; less than this says nothing, and makes no token in some models.
 MIN_CLIP_S = 0.1
 
-_KEYS = frozenset({"messages", "clips", "sampling", "tooling", "voice", "speed"})
+_KEYS = frozenset({"messages", "clips", "sampling", "tooling", "truncation", "voice", "speed"})
 # The engine adds these.
 _ENGINE_KEYS = frozenset({"request_id", "resumable", "text"})
 _GENDERS: dict[str, Literal["female", "male"]] = {
@@ -84,6 +87,7 @@ def transform_prompt(
     for key in ("sampling", "tooling"):
         if not isinstance(prompt.get(key, {}), dict):
             raise _refuse(key, "an object")
+    read_truncation(prompt.get("truncation"))
     _check_voice(prompt.get("voice"), voices)
     if prompt.get("speed", 1) != 1:
         raise _refuse("speed", "1: this model speaks at no other")

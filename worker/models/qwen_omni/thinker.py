@@ -17,13 +17,10 @@ from engine.errors import ConfigError, InvalidRequestError
 from engine.messages import Payload, StageInteraction, StageRequest, StageUpdate
 from worker.models.qwen_omni.sounds import read_sounds
 from worker.models.qwen_omni.thought import KEY, Thought, pack_thought
+from worker.models.thinker.fitting import Fitted
 from worker.models.thinker.hermes_calls import OPEN
-from worker.models.thinker.vllm_adapter import (
-    ChatAdapter,
-    ChatOptions,
-    Question,
-    ThoughtSink,
-)
+from worker.models.thinker.question import Question
+from worker.models.thinker.vllm_adapter import ChatAdapter, ChatOptions, ThoughtSink
 from worker.stage_model import StageContext
 from worker.vllm.adapter import Burst, Embedded, Passage, PassageSource, Row
 from worker.vllm.states import Floats, States
@@ -68,13 +65,14 @@ class OmniAdapter(ChatAdapter):
             is_spoken=not request.is_final_stage,
         )
 
-    def render_sounds(self, question: Question, sounds: Sequence[Floats]) -> tuple[Row, str]:
-        """As ``render``, with as many placeholders for each sound as it has embeddings."""
+    def fit_sounds(self, question: Question, sounds: Sequence[Floats]) -> tuple[Row, Fitted]:
+        """As ``fit``; in the row are as many placeholders for each sound as it has embeddings."""
         ids: list[int] = []
         positions: list[int] = []
-        left = list(sounds)
-        tokens, begun = self.render(question)
-        for token in tokens:
+        fitted = self.fit(question, [len(sound) for sound in sounds])
+        told = [sounds[number] for number in fitted.sounds]
+        left = list(told)
+        for token in fitted.ids:
             num_tokens = 1
             if token == self.facts.audio_token and left:
                 num_tokens = len(left.pop(0))
@@ -84,10 +82,10 @@ class OmniAdapter(ChatAdapter):
             raise InvalidRequestError(
                 "the model's chat template has no place for one of the sounds", param="messages"
             )
-        if not sounds:
-            return Row(None, ids), begun
-        embedded = Embedded(np.array(positions, np.int64), np.concatenate(sounds))
-        return Row(None, ids, embedded), begun
+        if not told:
+            return Row(None, ids), fitted
+        embedded = Embedded(np.array(positions, np.int64), np.concatenate(told))
+        return Row(None, ids, embedded), fitted
 
     def shown(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Parts stay parts; a developer's message is a system message, and there is always one."""
@@ -136,12 +134,12 @@ class OmniSource:
         if self._is_taken or not self._has_heard_all:
             return None
         self._is_taken = True
-        row, begun = self._adapter.render_sounds(self._question, self._sounds)
+        row, fitted = self._adapter.fit_sounds(self._question, self._sounds)
         return Passage(
             number=0,
             rows=(row,),
             sampling=self._question.sampling,
-            sink=OmniSink(self._adapter, row, begun),
+            sink=OmniSink(self._adapter, row, fitted.begun, fitted.num_left_out),
             wants_text=True,
             wants_states=self._is_spoken,
         )
@@ -160,10 +158,10 @@ class OmniSink(ThoughtSink):
     The talker is told nothing of a tool call, nor of what comes behind it: it would say it aloud.
     """
 
-    def __init__(self, adapter: OmniAdapter, row: Row, begun: str) -> None:
+    def __init__(self, adapter: OmniAdapter, row: Row, begun: str, num_left_out: int = 0) -> None:
         # Sound is counted by its length, elsewhere.
         num_sounds = 0 if row.embedded is None else len(row.embedded.positions)
-        super().__init__(adapter, len(row.prompt_token_ids) - num_sounds, begun)
+        super().__init__(adapter, len(row.prompt_token_ids) - num_sounds, begun, num_left_out)
         self._ids = list(row.prompt_token_ids)
         self._num_prompt_ids = len(self._ids)
         self._is_sound = np.zeros(len(self._ids), np.bool_)

@@ -4,6 +4,8 @@ Keys of a prompt:
 
 - ``messages``: the chat API's, all of them text (and what the model can see);
 - ``sampling``, ``tooling``: the chat API's fields of those kinds, passed on as they are;
+- ``truncation``: what of the messages may be left out where not all of them fit, as
+  ``worker.models.thinker.truncation`` has it; without it all are asked, or none;
 - ``voice``, ``speed``, ``language``: how the answer is spoken, where the pipeline speaks.
 
 Where the thinker comes behind stages that listen, a prompt with ``mode`` is theirs to check
@@ -19,10 +21,11 @@ from engine.errors import InvalidRequestError
 from engine.messages import Prompt
 from engine.pipeline import Voice
 from worker.models.hibari import adapter as hibari
+from worker.models.thinker.truncation import read_truncation
 from worker.models.whisper import adapter as whisper
 
 SPEECH_KEYS = ("voice", "speed", "language")
-_KEYS = frozenset({"messages", "sampling", "tooling", *SPEECH_KEYS})
+_KEYS = frozenset({"messages", "sampling", "tooling", "truncation", *SPEECH_KEYS})
 # The engine adds these.
 _ENGINE_KEYS = frozenset({"request_id", "resumable", "text"})
 
@@ -44,6 +47,7 @@ def transform_prompt(prompt: Prompt) -> Prompt:
     for key in ("sampling", "tooling"):
         if not isinstance(prompt.get(key, {}), dict):
             raise InvalidRequestError(f"{key} must be an object", param=key)
+    read_truncation(prompt.get("truncation"))
     spoken: dict[str, Any] = {key: prompt[key] for key in SPEECH_KEYS if key in prompt}
     hibari.transform_prompt(spoken | {"text": "", "resumable": True})
     return prompt

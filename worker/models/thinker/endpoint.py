@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +13,14 @@ from openai import AsyncOpenAI
 
 from engine.errors import (
     ConfigError,
+    ContextLengthError,
     DeadlineExceededError,
     InvalidRequestError,
     StageFailedError,
     UnavailableError,
     VoxloomError,
 )
+from worker.models.thinker.context_limit import is_too_long, told_limit
 
 _MAX_MESSAGE_CHARS = 300
 # The endpoint's word for a request that no model would take.
@@ -54,6 +56,14 @@ class EndpointOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
             raise ValueError("max_retries must be at least 0")
 
 
+class RefusedLengthError(ContextLengthError):
+    """The model does not read so much; ``limit`` is how many tokens it does, if it said so."""
+
+    def __init__(self, message: str, limit: int | None = None) -> None:
+        super().__init__(message, param="messages")
+        self.limit = limit
+
+
 @dataclass(slots=True)
 class Thought:
     """A piece of an answer. ``calls`` hold ``index``, ``id``, ``name``, more of ``arguments``."""
@@ -86,7 +96,7 @@ class Endpoint:
             max_retries=options.max_retries,
         )
 
-    async def think(self, prompt: dict[str, Any]) -> AsyncIterator[Thought]:
+    async def think(self, prompt: dict[str, Any]) -> AsyncGenerator[Thought, None]:
         """The answer to ``messages``, as it is written. Raises ``VoxloomError``."""
         try:
             stream = await self._client.chat.completions.create(
@@ -117,10 +127,11 @@ class Endpoint:
         if not isinstance(error, openai.APIStatusError):
             return StageFailedError("the language model broke off its answer")
         said = str(error.message)[:_MAX_MESSAGE_CHARS]
+        refusal = f"the language model refused the request: {said}"
+        if is_too_long(error):
+            return RefusedLengthError(refusal, told_limit(error))
         if error.status_code in _REFUSED_STATUSES:
-            return InvalidRequestError(
-                f"the language model refused the request: {said}", param="messages"
-            )
+            return InvalidRequestError(refusal, param="messages")
         if error.status_code in _KEY_STATUSES:
             return StageFailedError("the language model does not accept this server's key")
         if error.status_code == 429:

@@ -26,6 +26,7 @@ from typing import Any
 from engine.errors import StageFailedError, UnavailableError
 from engine.messages import Fingerprint, Payload, StageRequest, StageUpdate
 from worker.fingerprint import make_fingerprint
+from worker.models.thinker.asking import ask
 from worker.models.thinker.endpoint import Endpoint, EndpointOptions, Thought
 from worker.models.thinker.spoken import OPENING, SpokenText
 from worker.rows import RowStage, declare_sparse
@@ -118,7 +119,7 @@ class ThinkerStage(RowStage[_Request]):
         """Runs on the event loop."""
         has_finished = False
         try:
-            async for thought in self._endpoint.think(state.prompt):
+            async for thought in ask(self._endpoint, state.prompt):
                 has_finished |= thought.finish_reason is not None
                 state.thoughts.append(thought)
                 self._readiness.notify(request_id)

@@ -7,7 +7,7 @@ same thoughts as those of a model elsewhere (``worker.models.thinker.openai_stag
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,9 +23,12 @@ from worker.models.thinker.answer_form import (
     read_format,
 )
 from worker.models.thinker.chat_prompt import open_reasoning, template_messages
+from worker.models.thinker.fitting import Fitted, Fitting
 from worker.models.thinker.hermes_calls import CLOSE, OPEN, HermesCalls
+from worker.models.thinker.question import Question
 from worker.models.thinker.spoken import SpokenText
-from worker.models.thinker.tool_choice import Tooling, read_tooling
+from worker.models.thinker.tool_choice import read_tooling
+from worker.models.thinker.truncation import read_truncation
 from worker.stage_model import StageContext
 from worker.vllm.adapter import Burst, Passage, PassageSource, Row
 from worker.vllm.sampling import TokenSampling, read_sampling
@@ -34,6 +37,8 @@ from worker.vllm.sampling import TokenSampling, read_sampling
 _RENAMED = {"max_completion_tokens": "max_tokens"}
 _NAMED = ("temperature", "top_p", "top_k", "max_tokens", "seed")
 _TEMPLATE_FIELDS = ("chat_template_kwargs",)
+# Until vLLM has said how long a prompt may be.
+_UNBOUNDED = 2**31
 
 
 class ChatOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -58,6 +63,10 @@ class ChatAdapter:
         self._tokenizer = tokenizer
         self._options = options
         self._is_first = is_first
+        self._fitting = Fitting(self, _UNBOUNDED)
+
+    def set_max_model_len(self, max_model_len: int) -> None:
+        self._fitting = Fitting(self, max_model_len)
 
     def open(self, request: StageRequest, companions: Mapping[str, StageRequest]) -> PassageSource:
         question = self.read_question(request)
@@ -77,20 +86,26 @@ class ChatAdapter:
             sampling = replace(sampling, stop=(*sampling.stop, CLOSE))
         if form is not None:
             sampling = replace(sampling, grammar=form.grammar)
-        return Question(prompt["messages"], tooling, sampling, form)
+        truncation = read_truncation(prompt.get("truncation"))
+        return Question(prompt["messages"], tooling, sampling, form, truncation)
 
     def model_files(self) -> Sequence[Path]:
         return ()
 
+    def fit(self, question: Question, sounds: Sequence[int] = ()) -> Fitted:
+        """The prompt, which the model can read. ``sounds``: how many tokens each of them is.
+
+        For a thread: the grammar of an answer that must have a form is checked as well. Raises
+        ``InvalidRequestError``.
+        """
+        if question.form is not None:
+            check_form(question.form)
+        return self._fitting.fit(question, sounds)
+
     def render(self, question: Question) -> tuple[list[int], str]:
         """The token ids of the prompt, and what of the answer is in it already: it belongs before
         what the model writes. Raises ``InvalidRequestError``.
-
-        For a thread: the grammar of an answer that must have a form is checked as well.
         """
-        form = question.form
-        if form is not None:
-            check_form(form)
         messages = self.shown(question.messages)
         try:
             text: str = self._tokenizer.apply_chat_template(
@@ -105,7 +120,7 @@ class ChatAdapter:
                 f"the model's chat template refused the messages: {str(error)[:200]}",
                 param="messages",
             ) from error
-        opening, begun = _begin(open_reasoning(text), form)
+        opening, begun = _begin(open_reasoning(text), question.form)
         # The template has put in what the tokenizer would add.
         return list(self._tokenizer.encode(text + opening, add_special_tokens=False)), begun
 
@@ -139,16 +154,6 @@ class ChatAdapter:
             max_tokens=options.max_tokens, temperature=options.temperature, top_p=options.top_p
         )
         return read_sampling(params, defaults)
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What a request asks of the model."""
-
-    messages: list[dict[str, Any]]
-    tooling: Tooling
-    sampling: TokenSampling
-    form: AnswerForm | None = None
 
 
 def _begin(tag: str, form: AnswerForm | None) -> tuple[str, str]:
@@ -193,12 +198,13 @@ class ChatSource:
         if self._is_taken or not self._is_whole:
             return None
         self._is_taken = True
-        ids, begun = self._adapter.render(self._question)
+        fitted = self._adapter.fit(self._question)
+        ids = fitted.ids
         return Passage(
             number=0,
             rows=(Row(None, ids),),
             sampling=self._question.sampling,
-            sink=ThoughtSink(self._adapter, len(ids), begun),
+            sink=ThoughtSink(self._adapter, len(ids), fitted.begun, fitted.num_left_out),
             wants_text=True,
         )
 
@@ -211,10 +217,16 @@ class ChatSource:
 
 
 class ThoughtSink:
-    """A ``TokenSink``: tokens to thoughts. ``begun`` is text that comes before theirs."""
+    """A ``TokenSink``: tokens to thoughts. ``begun`` is text that comes before theirs.
 
-    def __init__(self, adapter: ChatAdapter, num_prompt_tokens: int, begun: str = "") -> None:
+    ``num_left_out`` of the user's messages, the oldest ones, are not in the prompt.
+    """
+
+    def __init__(
+        self, adapter: ChatAdapter, num_prompt_tokens: int, begun: str = "", num_left_out: int = 0
+    ) -> None:
         self._adapter = adapter
+        self._num_left_out = num_left_out
         self._num_prompt_tokens = num_prompt_tokens
         self._num_tokens = 0
         self._begun = begun
@@ -255,6 +267,7 @@ class ThoughtSink:
             "completion_tokens": self._num_tokens,
             "cached_tokens": 0,
             "reasoning_tokens": 0,
+            "left_out_messages": self._num_left_out,
         }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.errors import InvalidRequestError
+from engine.errors import ContextLengthError, InvalidRequestError
 from tests.worker.models.qwen_omni.noises import clip_of, message
 from tests.worker.models.qwen_omni.omni_pipelines import listened, small_omni
 from tests.worker.models.qwen_omni.references import Thinking, think
@@ -23,6 +24,8 @@ from worker.models.qwen_omni.thought import Thought, read_thought
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
 THINKING, LISTENING = 1, 2
+# Of the small pipelines.
+MAX_MODEL_LEN = 1024
 TOLERANCE = 2e-4
 TEXTS = ("Hi.", "What is the time in Lisbon?", "Count to three, please. " * 4)
 
@@ -139,6 +142,32 @@ def test_an_answer_that_nobody_speaks_brings_no_states(omni: Omni) -> None:
     check(thoughts, think(omni.folder, message(TEXTS[2]), 20, layer=omni.layer))
 
 
+def test_the_oldest_turns_go_with_their_sounds_where_not_all_fit(omni: Omni) -> None:
+    """A replay gets the same prompt, since the same request does."""
+    clips = [clip_of(20_000 + 500 * number, number) for number in range(14)]
+    turns = [[*message(None), {"role": "assistant", "content": "x" * 60}] for _ in clips]
+    messages = [*itertools.chain(*turns), *message("And now?")]
+
+    async def scenario() -> list[Any]:
+        asked = [
+            ask(omni.running, name, messages, 12, clips=clips, truncation={})
+            for name in ("one", "again")
+        ]
+        return list(await asyncio.gather(*asked))
+
+    (one, said), (again, _) = omni.running.run(scenario())
+    num_gone = said["usage"]["left_out_messages"]
+    assert 0 < num_gone < len(clips) - 2
+    wanted = think(omni.folder, messages[2 * num_gone :], 12, clips[num_gone:], omni.layer)
+    check(one, wanted)
+    check(again, wanted)
+    assert MAX_MODEL_LEN - 12 - 200 < one[0].num_rows <= MAX_MODEL_LEN - 12
+    num_sounds = int(one[0].multimodal.sum())
+    assert said["usage"]["prompt_tokens"] == len(wanted.prompt_ids) - num_sounds
+    with pytest.raises(ContextLengthError, match="the model reads"):
+        omni.running.run(ask(omni.running, "whole", messages, 12, clips=clips))
+
+
 @pytest.mark.parametrize(
     ("messages", "prompt", "named"),
     [
@@ -149,6 +178,7 @@ def test_an_answer_that_nobody_speaks_brings_no_states(omni: Omni) -> None:
         (message(None), {"clips": [np.zeros(301 * 16_000, np.int16)]}, "300 s"),
         (message("Hi"), {"voice": "Nobody"}, "voice must be one of .*ethan"),
         (message("Hi"), {"speed": 2.0}, "speed"),
+        (message("Hi"), {"truncation": "auto"}, "truncation"),
         ([{"role": "user", "content": [{"type": "image_url"}]}], {}, "sees nothing"),
         (message("Hi"), {"tooling": {"tools": [{"type": "function"}]}}, "tools"),
     ],

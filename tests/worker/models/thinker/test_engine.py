@@ -11,6 +11,7 @@ import pytest
 
 from engine.async_omni_engine import AsyncOmniEngine
 from engine.errors import (
+    ContextLengthError,
     DeadlineExceededError,
     InvalidRequestError,
     StageFailedError,
@@ -113,6 +114,7 @@ def test_an_answer_is_heard_while_it_is_written_and_failures_stay_alone(llm: Scr
             await check_text_only(engine)
             await check_failures(engine)
             await check_many(engine)
+            await check_truncation(engine, llm)
 
     run(scenario)
 
@@ -170,6 +172,20 @@ async def check_many(engine: AsyncOmniEngine) -> None:
     )
     assert [answer.text for answer in answers] == [f"Number {i} here." for i in numbers]
     assert all(answer.audio for answer in answers)
+
+
+async def check_truncation(engine: AsyncOmniEngine, llm: ScriptedLlm) -> None:
+    """More than the model reads is its caller's failure, or is left out where that may be."""
+    turns = [{"role": role, "content": "x" * 80} for role in ("user", "assistant")]
+    messages = [*turns * 10, {"role": "user", "content": "say Good."}]
+    await asyncio.to_thread(llm.reads, 100, "vllm")
+    with pytest.raises(ContextLengthError, match="refused"):
+        await ask(engine, "long", "", messages=messages)
+    answer = await ask(engine, "less", "", messages=messages, truncation={})
+    await asyncio.to_thread(llm.reads, 0)
+    assert answer.spoken() == ["Good."]
+    assert answer.usage is not None
+    assert 0 < answer.usage["left_out_messages"] <= 10
 
 
 def test_reasoning_that_the_prompt_has_opened_is_not_read_aloud(llm: ScriptedLlm) -> None:

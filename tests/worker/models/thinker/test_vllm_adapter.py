@@ -25,8 +25,9 @@ from tests.worker.models.thinker.tiny_chat import (
 from tests.worker.vllm.engines import PATIENT, all_ready
 from tests.worker.vllm.pipelines import tiny_llm
 from worker.models.thinker.answer_form import make_form, read_format
+from worker.models.thinker.question import Question
 from worker.models.thinker.tool_choice import read_tooling
-from worker.models.thinker.vllm_adapter import ChatAdapter, ChatOptions, Question, ThoughtSink
+from worker.models.thinker.vllm_adapter import ChatAdapter, ChatOptions, ThoughtSink
 from worker.vllm.adapter import Burst
 from worker.vllm.sampling import TokenSampling
 
