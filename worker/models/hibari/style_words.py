@@ -143,7 +143,8 @@ FILLERS = frozenset(
         sentence should sound sounding sounds speak speaker speaking speech spoken standard stay
         still style such talk talking tell text than that the their them then there these they
         this those through throughout to tone tones try up use using usual usually voice voiced
-        voices was way we well were what when where which while who will with word words would you your yourself
+        voices was way we well were what when where which while who will with word words would
+        you your yourself
         """
     )
 )
