@@ -57,7 +57,7 @@ class AsyncOmniEngine(EngineHost):
         self._inputs = InputProcessor(pipeline)
         self._calls = CallOrder(self._pool)
 
-    # --- voices and admission --------------------------------------------------------------------
+    # --- voices and prompts ----------------------------------------------------------------------
 
     def find_voice(self, name: str) -> Voice:
         """The voice of that id or alias, in any case. Raises ``InvalidRequestError``."""
@@ -70,11 +70,9 @@ class AsyncOmniEngine(EngineHost):
             f"unknown voice {name[:64]!r}; the voices are: {known}", param="voice"
         )
 
-    def admit(self) -> AdmissionTicket:
-        """A ticket for one request. Raises ``OverloadedError`` or ``UnavailableError``."""
-        if self._crash is not None:
-            raise UnavailableError(self._crash)
-        return self._admission.take()
+    def check_prompt(self, prompt: Prompt) -> None:
+        """Raise the ``InvalidRequestError`` that a request with this prompt would meet."""
+        self._inputs.check(prompt)
 
     # --- requests --------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from engine.admission import AdmissionController
+from engine.admission import AdmissionController, AdmissionTicket
 from engine.config import EngineConfig
 from engine.errors import InvalidRequestError, UnavailableError
 from engine.messages import (
@@ -82,6 +82,12 @@ class EngineHost:
     @property
     def is_ready(self) -> bool:
         return self._crash is None and not self._is_stopped and self.snapshot.is_ready
+
+    def admit(self) -> AdmissionTicket:
+        """A ticket for one request. Raises ``OverloadedError`` or ``UnavailableError``."""
+        if self._crash is not None:
+            raise UnavailableError(self._crash)
+        return self._admission.take()
 
     async def wait_ready(self, timeout_s: float | None = None) -> None:
         """Wait until each stage has a ready replica.

@@ -148,6 +148,14 @@ class InputProcessor:
             raise
         return ProcessedInput(submission, warnings, artifact_dirs)
 
+    def check(self, prompt: Prompt) -> None:
+        """Refuse what the model family refuses of such a prompt; nothing is kept of it.
+
+        Raises ``InvalidRequestError``.
+        """
+        transformed = self._transformed(_clean_prompt(prompt, ""), resumable=False)
+        remove_artifacts(_pop_artifact_dirs(transformed))
+
     def process_update(self, prompt: Prompt | str, text_offset: int) -> Prompt:
         """One more segment of a request whose text has ``text_offset`` characters so far."""
         if isinstance(prompt, str):

@@ -56,6 +56,9 @@ class EnginePort(Protocol):
     def find_voice(self, name: str) -> Voice:
         """Raises ``InvalidRequestError`` that lists the ids."""
 
+    def check_prompt(self, prompt: dict[str, Any]) -> None:
+        """Raises the ``InvalidRequestError`` that a request with this prompt would meet."""
+
     def admit(self) -> Any:
         """A ``Ticket``. Raises ``OverloadedError`` or ``UnavailableError``."""
 

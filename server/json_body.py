@@ -92,6 +92,10 @@ def validate(data: dict[str, Any], kind: type[Model]) -> Model:
     """``data`` as a ``kind``. The error is about the first field that is wrong."""
     for name in kind.model_fields:
         _check_unicode(name, data.get(name))
+    if kind.model_config.get("extra") == "allow":
+        for name in data:
+            # Such a field is passed on under its name.
+            _check_unicode(f"the name of the field {quoted(name)}", name, quoted(name)[1:-1])
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -119,7 +123,7 @@ def _field_error(
     return InvalidRequestError(f"{param} must be {allowed}, got {quoted(value)}", param=param)
 
 
-def _check_unicode(name: str, value: object) -> None:
+def _check_unicode(name: str, value: object, param: str | None = None) -> None:
     """JSON can carry half of a surrogate pair, which is no text and cannot be sent on."""
     if not isinstance(value, str):
         return
@@ -129,7 +133,7 @@ def _check_unicode(name: str, value: object) -> None:
         raise InvalidRequestError(
             f"{name} must be well-formed Unicode, but holds a lone surrogate at character "
             f"{error.start}",
-            param=name,
+            param=param or name,
         ) from error
 
 

@@ -41,6 +41,11 @@ class Passage:
     segments: list[dict[str, Any]]
 
 
+def recording_prompt(prompt: dict[str, Any]) -> dict[str, Any]:
+    """The engine's prompt for a recording of which ``prompt`` tells."""
+    return {"mode": "recording"} | prompt
+
+
 class WindowFeed:
     """Which window to send when. No I/O: samples in, windows out.
 
@@ -127,7 +132,7 @@ class Transcription:
         await self._read_window()
         await self._engine.add_request_async(
             self._request_id,
-            {"mode": "recording"} | prompt,
+            recording_prompt(prompt),
             final_stage_id=_WRITING_STAGE,
             final_output_stage_ids=[_HEARING_STAGE, _WRITING_STAGE],
             resumable=True,

@@ -25,6 +25,7 @@ from engine.placement.keys import WorkerKeys, read_worker_keys
 from engine.placement.spec import ReplicaSpec
 from engine.trace import FieldFormatter
 from worker.backend import EngineDiedError, ReplicaBackend
+from worker.failures import tell_start_failure
 from worker.join import EngineLostError, RefusedError, join
 from worker.lifeline import die_with_parent
 from worker.stage_model import StageContext
@@ -128,8 +129,8 @@ def _serve(spec: ReplicaSpec, transport: Transport) -> int:
         backend = _load_backend(context, transport, spec.orphan_timeout_s)
         hello = Hello(spec.replica_id, spec.stage_id, os.getpid(), backend.fingerprint())
     except Exception as error:
-        logger.exception("replica %s cannot load its model", spec.replica_id)
-        transport.send(ReplicaFailed(spec.replica_id, f"{type(error).__name__}: {error}"))
+        reason = tell_start_failure(spec.replica_id, error)
+        transport.send(ReplicaFailed(spec.replica_id, reason))
         return 1
     transport.send(hello)
     try:

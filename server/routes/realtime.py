@@ -17,13 +17,14 @@ from engine.errors import InvalidRequestError, NotFoundError
 from server.auth import presented_key, subprotocol_for
 from server.context import context_of
 from server.engine_life import ServedEngine
-from server.engine_port import EnginePort
 from server.ephemeral_keys import EphemeralKeys
 from server.json_body import read_model
 from server.schemas.errors import ErrorBody
 from server.schemas.realtime import ClientSecretRequest, ExpiresAfter
+from server.sessions.realtime.checks import optional, text
 from server.sessions.realtime.session import RealtimeSession
 from server.sessions.realtime.spec import SessionSpec
+from server.talk.abilities import TalkAbilities
 from server.talk.realtime_socket import RealtimeSocket
 from server.talk.service import TalkService, no_recogniser
 
@@ -47,26 +48,13 @@ _MAX_SESSION_CHARS = 64_000
 _SUBPROTOCOL = "realtime"
 
 
-class EngineVoices:
-    """The engine's voices, as a session asks for them."""
-
-    def __init__(self, engine: EnginePort) -> None:
-        self._engine = engine
-
-    def find_voice(self, name: str, path: str) -> str:
-        try:
-            return self._engine.find_voice(name).id
-        except InvalidRequestError as error:
-            raise InvalidRequestError(error.message, param=path) from None
-
-
 class RealtimeDesk:
     """Opens sessions, and hands out the keys for them."""
 
     def __init__(self, service: TalkService, keys: EphemeralKeys) -> None:
         self._service = service
         self._keys = keys
-        self._voices = EngineVoices(service.engine)
+        self._abilities = TalkAbilities(service.engine, service.known_recogniser)
 
     def open_session(self, scope: Scope) -> RealtimeSession:
         """A session as the address, and the key, say. Raises ``InvalidRequestError``."""
@@ -88,7 +76,8 @@ class RealtimeDesk:
                 f"session may hold at most {_MAX_SESSION_CHARS} characters", param="session"
             )
         kind = "transcription" if session["type"] == "transcription" else "realtime"
-        opened = self._session(kind, str(session.get("model") or ""), session)
+        model = optional(text(_MAX_MODEL_CHARS))(session.get("model"), "session.model")
+        opened = self._session(kind, model or "", session)
         opened.config.update(session)
         expires = request.expires_after or ExpiresAfter()
         key = self._keys.issue(expires.seconds, session)
@@ -111,7 +100,7 @@ class RealtimeDesk:
             initial=initial,
             model_hears=stages.hears_itself,
         )
-        return RealtimeSession(spec, self._voices)
+        return RealtimeSession(spec, self._abilities)
 
 
 def realtime_routes(

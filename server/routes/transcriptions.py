@@ -16,6 +16,7 @@ from server.json_body import RequestModel, validate
 from server.schemas.errors import ErrorBody
 from server.schemas.transcriptions import LIST_FIELDS, TranscriptionForm, TranslationForm
 from server.sse import CONTENT_TYPE as EVENT_STREAM
+from server.transcriber import recording_prompt
 from server.transcription_plan import TranscriptionPlan, plan_transcription, plan_translation
 from server.transcription_stream import TranscriptionResponse, TranscriptionService
 from server.uploads import admit_upload, impatient
@@ -89,6 +90,7 @@ async def _respond(
         form = await read_form(Request(request.scope, receive), LIST_FIELDS)
         try:
             planned = plan(validate(form.fields, kind), catalog)
+            service.served.engine.check_prompt(recording_prompt(planned.prompt))
             return TranscriptionResponse(service, planned, form.file, ticket)
         except BaseException:
             form.file.close()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from server.json_body import RequestModel
-from server.schemas.speech import VoiceRef
+from server.schemas.speech import MAX_SPEED, MIN_SPEED, VoiceRef
 
 MAX_MESSAGES = 2000
 MAX_CHOICES = 8
@@ -23,6 +23,7 @@ class ChatAudio(BaseModel):
 
     voice: StrictStr | VoiceRef
     format: ChatAudioFormat
+    speed: Annotated[StrictFloat | StrictInt | None, Field(ge=MIN_SPEED, le=MAX_SPEED)] = None
 
 
 class StreamOptions(BaseModel):
@@ -46,7 +47,8 @@ class ChatRequest(RequestModel):
         "messages": f"a list of 1 to {MAX_MESSAGES} messages, each an object with a role",
         "model": "a string",
         "modalities": '["text"] or ["text", "audio"]',
-        "audio": '{"voice": a voice id, "format": one of wav, mp3, flac, opus, aac, pcm16}',
+        "audio": '{"voice": a voice id, "format": one of wav, mp3, flac, opus, aac, pcm16, '
+        f'"speed": a number from {MIN_SPEED} to {MAX_SPEED}, or nothing}}',
         "stream": "true or false",
         "stream_options": '{"include_usage": true or false}',
         "n": f"an integer from 1 to {MAX_CHOICES}",

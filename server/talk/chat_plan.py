@@ -13,6 +13,7 @@ from server.engine_port import EnginePort
 from server.schemas.chat import ChatRequest
 from server.schemas.speech import VoiceRef
 from server.sendable import check_sendable
+from server.talk.abilities import TalkAbilities
 from server.talk.audio_fetch import AudioFetcher
 from server.talk.audio_shelf import AudioShelf
 from server.talk.public_hosts import RefusedUrlError
@@ -91,7 +92,7 @@ def plan_chat(
     _check_urls(heard, fetcher)
     prompt: dict[str, Any] = {"sampling": _sampling(request), "tooling": _tooling(request)}
     if speaks:
-        prompt["voice"] = _voice(request, engine)
+        prompt |= _speech(request, engine)
     return ChatPlan(
         model=request.model or engine.pipeline.name,
         messages=messages,
@@ -129,13 +130,16 @@ def _format(request: ChatRequest, *, speaks: bool) -> AudioFormat:
     return _FORMATS[request.audio.format]
 
 
-def _voice(request: ChatRequest, engine: EnginePort) -> str:
+def _speech(request: ChatRequest, engine: EnginePort) -> dict[str, Any]:
+    """How the answer is spoken."""
     assert request.audio is not None
-    voice = request.audio.voice
-    try:
-        return engine.find_voice(voice.id if isinstance(voice, VoiceRef) else voice).id
-    except InvalidRequestError as error:
-        raise InvalidRequestError(error.message, param="audio.voice") from None
+    abilities, voice, speed = TalkAbilities(engine), request.audio.voice, request.audio.speed
+    name = voice.id if isinstance(voice, VoiceRef) else voice
+    speech: dict[str, Any] = {"voice": abilities.find_voice(name, "audio.voice")}
+    if speed is None:
+        return speech
+    abilities.check_speed(speed, "audio.speed")
+    return speech | {"speed": speed}
 
 
 def _sampling(request: ChatRequest) -> dict[str, Any]:

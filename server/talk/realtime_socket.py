@@ -88,7 +88,7 @@ class RealtimeSocket:
         self._has_room = asyncio.Event()
         self._is_gone = False
         self._ear: LiveEar | None = None
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._recordings = asyncio.Semaphore(_MAX_RECORDINGS)
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -100,17 +100,18 @@ class RealtimeSocket:
             await asyncio.wait((reader, sender, self._broken), return_when=asyncio.FIRST_COMPLETED)
             if reader.done():
                 await reader
-                if not self._is_gone:
-                    await sender
+            if sender.done() or (reader.done() and not self._is_gone):
+                await sender
         except TimeoutError:
             self._break("its client reads nothing")
         except Exception as error:
             self._context.outcome = "broken"
             log.error("%s failed", self._context.request_id, exc_info=error)
-            self._line.append(Close(INTERNAL_ERROR, "internal error"))
-            self._has_line.set()
-            with contextlib.suppress(TimeoutError):
-                await sender
+            if not sender.done():
+                self._line.append(Close(INTERNAL_ERROR, "internal error"))
+                self._has_line.set()
+                with contextlib.suppress(TimeoutError):
+                    await sender
         finally:
             await self._let_go(reader, sender)
 
@@ -191,14 +192,15 @@ class RealtimeSocket:
                 self._begin(f"response {response_id}", self._respond(response_id, what))
 
     def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(self._guarded(work))
-        self._tasks[name] = task
-        task.add_done_callback(lambda _: self._tasks.pop(name, None))
+        task = asyncio.create_task(self._guarded(work), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _stop(self, name: str) -> None:
-        task = self._tasks.get(name)
-        if task is not None:
-            task.cancel()
+        """Clients may use an item's id again: one of that name may be about to end already."""
+        for task in self._tasks:
+            if task.get_name() == name:
+                task.cancel()
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -377,7 +379,7 @@ class RealtimeSocket:
 
     async def _let_go(self, reader: asyncio.Task[None], sender: asyncio.Task[None]) -> None:
         self._session.end(INTERNAL_ERROR, "")
-        tasks = [reader, sender, *self._tasks.values()]
+        tasks = [reader, sender, *self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)

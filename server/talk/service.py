@@ -28,7 +28,14 @@ class TalkService:
     @property
     def writes_down(self) -> bool:
         """Whether anything here finds out what a turn says."""
-        return self.stages.writing is not None or self.transcriber is not None
+        return self.known_recogniser is not None
+
+    @property
+    def known_recogniser(self) -> EnginePort | None:
+        """What writes down recordings, started or not."""
+        if self.stages.writing is not None:
+            return self.engine
+        return None if self.transcriber is None else self.transcriber.engine
 
     async def recogniser(self) -> EnginePort:
         """What writes down recordings, started. Raises ``VoxloomError``."""

@@ -209,6 +209,9 @@ def test_a_turn_in_writing_is_answered_by_voice(server: ServerProcess) -> None:
         await call.write("And now?")
         await call.connection.response.create()
         check_answer((events := await call.until("response.done"))[-1].response, events)
+        # From the instructions alone.
+        await call.connection.response.create(response={"input": []})
+        check_answer((events := await call.until("response.done"))[-1].response, events)
 
     hold(server, scenario)
 

@@ -112,6 +112,21 @@ def test_a_turn_in_writing_answered_by_voice(talk: Talk) -> None:
     hold(talk, scenario)
 
 
+def test_an_answer_from_the_instructions_alone(talk: Talk) -> None:
+    async def scenario(call: Call) -> None:
+        await call.write("say What was said before.")
+        alone = {"input": [], "instructions": "say Good morning."}
+        await call.connection.response.create(response=alone)
+        events = await call.until("response.done")
+        assert audio_ms(events) > 500
+        assert events[-1].response.output[0].content[0].transcript == "Good morning."
+        await call.connection.response.create(response={"input": []})
+        error = (await call.until("error"))[-1].error
+        assert (error.code, error.param) == ("empty_input", "response.input")
+
+    hold(talk, scenario)
+
+
 def test_a_tool_turn(talk: Talk) -> None:
     async def scenario(call: Call) -> None:
         await call.connection.session.update(session={"type": "realtime", "tools": [TOOL]})

@@ -27,6 +27,14 @@ def transform(prompt: Prompt) -> Prompt:
     return prompt | {"warnings": ["mind the gap"], "artifact_dirs": ["some/folder"]}
 
 
+def make_folder(prompt: Prompt) -> Prompt:
+    folder = Path(prompt.pop("folder"))
+    if folder.exists():
+        raise InvalidRequestError("folder must be new", param="folder")
+    folder.mkdir()
+    return prompt | {"artifact_dirs": [str(folder)]}
+
+
 def pipeline(**options: Any) -> PipelineConfig:
     stages = (
         StageConfig(name="a", model="m:m", default_sampling=SamplingParams(seed=7)),
@@ -202,3 +210,14 @@ def test_a_lora_that_the_language_model_declares_is_passed_on_and_another_refuse
     with pytest.raises(InvalidRequestError, match="must be one of bright, got 'dark'") as caught:
         processor.process(AddRequest("r", "hi", lora_request="dark"))
     assert caught.value.param == "lora_request"
+
+
+def test_a_check_refuses_as_a_request_would_be_and_keeps_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "artifact"
+    processor = InputProcessor(pipeline(prompt_transform_func=f"{__name__}:make_folder"))
+    prompt = {"text": "hi", "folder": str(folder)}
+    processor.check(prompt)
+    assert prompt == {"text": "hi", "folder": str(folder)}
+    assert not folder.exists()
+    with pytest.raises(InvalidRequestError, match="folder must be new"):
+        processor.check({"text": "hi", "folder": str(tmp_path)})

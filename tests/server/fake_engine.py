@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from engine.admission import AdmissionController, AdmissionTicket
 from engine.errors import InvalidRequestError
-from engine.messages import SamplingParams
+from engine.messages import Prompt, SamplingParams
 from engine.outputs import OmniRequestOutput
 from engine.pipeline import PipelineConfig, StageConfig, Voice
 from engine.trace import current_trace
@@ -67,6 +67,8 @@ class FakeEngine(FakeStreams):
     pipeline = PIPELINE
     voices: tuple[Voice, ...] = VOICES
     metrics = _Metrics()
+    # What its model family refuses: nothing.
+    transform: Callable[[Prompt], Prompt] = dict
 
     def __init__(self, script: Script | None = None, max_running: int = 8) -> None:
         super().__init__()
@@ -101,6 +103,9 @@ class FakeEngine(FakeStreams):
                 return voice
         known = ", ".join(voice.id for voice in VOICES)
         raise InvalidRequestError(f"unknown voice {name[:64]!r}; known: {known}", param="voice")
+
+    def check_prompt(self, prompt: dict[str, Any]) -> None:
+        self.transform(prompt)
 
     def admit(self) -> AdmissionTicket:
         return self.admission.take()

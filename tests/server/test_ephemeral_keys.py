@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -92,3 +93,20 @@ def test_only_the_owner_gets_keys_and_they_open_nothing_else() -> None:
     key = post_json(locked, PATH, {}, headers=OWNER).json()["value"]
     with_key = {"authorization": f"Bearer {key}"}
     assert request(locked, "GET", "/v1/models", headers=with_key).status == 401
+
+
+@pytest.mark.parametrize(
+    ("session", "param"),
+    [
+        ({"model": "\ud800"}, "session.model"),
+        ({"model": {"id": "x"}}, "session.model"),
+        ({"tracing": {"\ud800": 1}}, "session.tracing"),
+        ({"audio": {"input": {"noise_reduction": float("inf")}}}, "session.audio.input"),
+    ],
+)
+def test_what_cannot_be_shown_again_gets_no_key(session: dict[str, Any], param: str) -> None:
+    body = json.dumps({"session": session}).replace("Infinity", "1e999").encode()
+    headers = {"content-type": "application/json"}
+    answer = request(app(), "POST", PATH, body=body, headers=headers)
+    assert answer.status == 400
+    assert answer.error["param"].startswith(param)

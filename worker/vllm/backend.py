@@ -49,7 +49,13 @@ from worker.trials import RequestMessage, Trials
 from worker.vllm.adapter import FitsPrompts, LlmAdapter
 from worker.vllm.fingerprint import llm_fingerprint
 from worker.vllm.forming_groups import FormingGroups
-from worker.vllm.launch import launch, set_environment
+from worker.vllm.launch import (
+    check_checkpoint,
+    check_version,
+    launch,
+    resolve_checkpoint,
+    set_environment,
+)
 from worker.vllm.metrics import MetricsReader
 from worker.vllm.request_stream import RequestStream
 from worker.vllm.token_engine import TokenEngine
@@ -74,6 +80,9 @@ class VllmBackend:
         self._transport = transport
         self._step_timeout_s = context.stage.step_timeout_s
         set_environment(llm)
+        # Before the adapter, which may need the checkpoint's tokenizer.
+        check_version()
+        check_checkpoint(resolve_checkpoint(llm.checkpoint))
         where = f"stages[{context.stage_id}].model"
         self._adapter: LlmAdapter = load_object(context.stage.model, where)(context)
         self._fingerprint = llm_fingerprint(llm, self._adapter.model_files())

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import ConfigError
 from engine.pipeline import LlmConfig
+from worker.checkpoints import check_folder
+from worker.failures import one_line
 from worker.vllm.stderr_tail import StderrTail
 
 if TYPE_CHECKING:
@@ -76,9 +78,7 @@ def resolve_checkpoint(checkpoint: str) -> str:
 def check_checkpoint(checkpoint: str) -> None:
     """Raise ``ConfigError`` for a folder that holds no model. A hub id is left to vLLM."""
     path = Path(checkpoint)
-    if not path.is_dir():
-        if path.is_absolute() or checkpoint.startswith(".") or checkpoint.count("/") > 1:
-            raise ConfigError(f"llm.checkpoint: there is no folder {checkpoint}")
+    if not check_folder(checkpoint, "llm.checkpoint"):
         return
     if not (path / "config.json").is_file():
         raise ConfigError(f"llm.checkpoint: {checkpoint} holds no config.json")
@@ -146,6 +146,8 @@ def launch(llm: LlmConfig) -> AsyncLLM:
     check_version()
     arguments = engine_arguments(llm)
     check_checkpoint(arguments["model"])
+    for lora in llm.loras:
+        check_folder(lora.path, f"llm.loras: {lora.name}")
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -153,7 +155,8 @@ def launch(llm: LlmConfig) -> AsyncLLM:
         try:
             return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
         except Exception as error:
-            raise ConfigError(f"vLLM cannot start: {tail.cause() or _one_line(error)}") from error
+            cause = tail.cause() or one_line(error)
+            raise ConfigError(f"vLLM cannot start with {arguments['model']}: {cause}") from error
 
 
 def _telling(llm: LlmConfig) -> dict[str, Any]:
@@ -183,7 +186,3 @@ def _version(distribution: str) -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:500] or type(error).__name__

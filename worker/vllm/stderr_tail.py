@@ -10,6 +10,7 @@ import re
 import selectors
 import threading
 from collections import deque
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
@@ -19,6 +20,8 @@ _MAX_LINES = 600
 _DRAIN_S = 10.0
 # A traceback's last line: an exception's name and message, perhaps behind a log prefix.
 _CAUSE = re.compile(r"(?:^|\s)((?:[A-Za-z_]+\.)*[A-Z]\w*(?:Error|Exception)): (.+)$")
+# A check that failed without a message: its traceback shows the check, and then only this.
+_CHECK, _CHECK_FAILED = re.compile(r"(?:^|\s)(assert .+)$"), "AssertionError"
 # These only say that something else failed.
 _FOLLOW_UPS = ("Engine core initialization failed", "Failed core proc", "WorkerProc initialization")
 
@@ -60,9 +63,17 @@ class StderrTail:
 
     def cause(self) -> str | None:
         """The message of the first exception that names a cause, of those that came last."""
-        found = [match for line in list(self._lines) if (match := _CAUSE.search(line.rstrip()))]
-        causes = [m for m in found if not m.group(2).startswith(_FOLLOW_UPS)]
-        return " ".join(causes[0].group(2).split())[:500] if causes else None
+        return next((cause[:500] for cause in self._causes()), None)
+
+    def _causes(self) -> Iterator[str]:
+        check = None
+        for line in map(str.rstrip, list(self._lines)):
+            if found := _CHECK.search(line):
+                check = found[1]
+            elif check is not None and line.endswith(_CHECK_FAILED):
+                yield f"it fails at {check!r}"
+            elif (found := _CAUSE.search(line)) and not found[2].startswith(_FOLLOW_UPS):
+                yield " ".join(found[2].split())
 
     def _copy(self, read_end: int, asked: int) -> None:
         """Until the pipe ends. When ``asked`` has ended and nothing is left, say that it is so."""

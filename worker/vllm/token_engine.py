@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from engine.errors import InvalidRequestError, StageFailedError, VoxloomError
 from engine.pipeline import LlmConfig
+from worker.failures import one_line
 from worker.vllm.adapter import Burst, FinishReason, Passage, Row
 from worker.vllm.cache_layout import CacheLayout, ask_cache_layout
+from worker.vllm.loras import Loras
 from worker.vllm.progress import Progress
 from worker.vllm.row_marks import GROUP_SIZE, GroupMark, make_extra_args
 from worker.vllm.sampling import MAX_GUIDANCE_SCALE, TokenSampling, refuse_penalties
@@ -20,7 +22,6 @@ from worker.vllm.states import StateInbox, States
 
 if TYPE_CHECKING:
     from vllm import SamplingParams as VllmSampling
-    from vllm.lora.request import LoRARequest
     from vllm.outputs import RequestOutput
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.engine.output_processor import RequestOutputCollector
@@ -49,18 +50,13 @@ class TokenEngine:
     """For one event loop. ``llm`` is what ``engine`` was launched with."""
 
     def __init__(self, engine: AsyncLLM, llm: LlmConfig) -> None:
-        from vllm.lora.request import LoRARequest
-
         self._engine = engine
         self._has_tokenizer = llm.tokenizer is not None
         config = engine.vllm_config
         self.max_model_len = int(config.model_config.max_model_len)
         self._num_blocks = int(config.cache_config.num_gpu_blocks)
         self._num_batched_tokens = int(config.scheduler_config.max_num_batched_tokens)
-        self._loras: dict[str, LoRARequest] = {
-            lora.name: LoRARequest(lora.name, number, lora.path)
-            for number, lora in enumerate(llm.loras, 1)
-        }
+        self._loras = Loras(llm.loras)
         self._ids = itertools.count()
         self._max_num_seqs = llm.max_num_seqs
         self._progress = Progress()
@@ -79,9 +75,11 @@ class TokenEngine:
     async def prepare(self) -> None:
         """To be called once, before anything is submitted.
 
-        Asks how the cache is divided, has the states told, if they are, and warms up.
+        Asks how the cache is divided, loads the LoRAs, has the states told, if they are, and warms
+        up. Raises ``ConfigError``.
         """
         self._layout = await ask_cache_layout(self._engine)
+        await self._loras.load(self._engine)
         if self._inbox is not None:
             await self._engine.collective_rpc("tell_states_to", args=(self._inbox.address,))
         await self._warm_up(None)
@@ -108,7 +106,7 @@ class TokenEngine:
         from vllm.exceptions import VLLMClientError
 
         max_tokens = self._check(submission)
-        lora = self._lora(submission.lora)
+        lora = self._loras.find(submission.lora)
         inbox = self._inbox if submission.passage.wants_states else None
         decoding = Decoding(self._engine, self._progress, inbox)
         group_id = f"{submission.request_id}.{next(self._ids)}"
@@ -134,7 +132,7 @@ class TokenEngine:
             # By its name, too: a row that was cancelled on its way in has no collector.
             await self._engine.abort(row_ids)
             if isinstance(error, VLLMClientError):
-                raise InvalidRequestError(_one_line(error)) from error
+                raise InvalidRequestError(one_line(error)) from error
             raise
         return decoding
 
@@ -197,16 +195,6 @@ class TokenEngine:
                 f" many and a KV cache of {num_blocks + 1} blocks; this stage has "
                 f"{self._num_batched_tokens} and {self._num_blocks}"
             )
-
-    def _lora(self, name: str | None) -> LoRARequest | None:
-        if name is None:
-            return None
-        if name not in self._loras:
-            known = ", ".join(sorted(self._loras)) or "none"
-            raise InvalidRequestError(
-                f"unknown LoRA {name!r}; known: {known}", param="lora_request"
-            )
-        return self._loras[name]
 
     # --- vLLM's parameters -----------------------------------------------------------------------
 
@@ -393,7 +381,3 @@ def _seed(sampling: TokenSampling, seed: int, num_had: int) -> int | None:
     if sampling.temperature == 0:
         return None
     return ((seed if sampling.seed is None else sampling.seed) + num_had) & _SEED_MASK
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:500]

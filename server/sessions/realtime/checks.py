@@ -7,8 +7,13 @@ from typing import Any, TypeAlias
 
 from engine.errors import InvalidRequestError
 from server.json_body import quoted
+from server.sendable import check_sendable
 
 Check: TypeAlias = Callable[[Any, str], Any]
+
+# Of a field that is only kept: each session.updated shows it, and some clients end a connection at
+# a message of 1 MiB.
+_MAX_KEPT_CHARS = 64_000
 
 
 def bad_value(path: str, allowed: str, got: object) -> InvalidRequestError:
@@ -28,8 +33,19 @@ def required(data: dict[str, Any], name: str) -> Any:
     return data[name]
 
 
-def anything(value: Any, _path: str) -> Any:
-    """Accepted and kept, but not used by this server."""
+def anything(value: Any, path: str) -> Any:
+    """Accepted and kept, but not used by this server; it must be possible to show it again."""
+    check_sendable(value, path)
+    waiting, num_chars = [value], 0
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            waiting += [*found.keys(), *found.values()]
+        elif isinstance(found, list):
+            waiting += found
+        num_chars += len(found) if isinstance(found, str) else 1
+        if num_chars > _MAX_KEPT_CHARS:
+            raise bad_value(path, f"of at most {_MAX_KEPT_CHARS} characters", value)
     return value
 
 

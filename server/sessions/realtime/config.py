@@ -9,8 +9,6 @@ send both, and some of them end at the first error.
 from __future__ import annotations
 
 import copy
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +30,8 @@ from server.sessions.realtime.checks import (
     optional,
     text,
 )
+from server.sessions.realtime.spec import Abilities
+from server.sessions.realtime.transcription_checks import TRANSCRIPTION
 from server.sessions.realtime.truncation import (
     AUTO,
     Truncation,
@@ -42,9 +42,6 @@ from server.sessions.realtime.truncation import (
 MAX_INSTRUCTIONS_CHARS = 100_000
 MAX_TOOLS = 128
 _MAX_NAME_CHARS = 256
-_MAX_SCHEMA_CHARS = 4096
-# A recogniser takes no more: a hundred hints, of ten thousand characters in all.
-_MAX_HINTS, _MAX_KEYWORD_CHARS = 100, 100
 PCM_RATE = 24000
 G711_RATE = 8000
 _LAWS = {"audio/pcmu": G711Law.ULAW, "audio/pcma": G711Law.ALAW}
@@ -182,14 +179,6 @@ def _check_instructions(value: Any, path: str) -> str:
     return "" if value is None else str(text(MAX_INSTRUCTIONS_CHARS)(value, path))
 
 
-def _check_language(value: Any, path: str) -> str:
-    """A code or a tag, by its form; what the recogniser does not know it refuses itself."""
-    tag: str = text(35)(value, path)
-    if not re.fullmatch(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*", tag):
-        raise bad_value(path, "a language code such as 'en'", value)
-    return tag
-
-
 def _check_tools(value: Any, path: str) -> list[Any]:
     checked: list[Any] = list_of(_check_tool, MAX_TOOLS)([] if value is None else value, path)
     return checked
@@ -199,16 +188,9 @@ def _check_speed(value: Any, path: str) -> float:
     return 1.0 if value is None else float(number(0.25, 1.5)(value, path))
 
 
-_TRANSCRIPTION: dict[str, Check] = {
-    "model": optional(text(_MAX_NAME_CHARS)),
-    "language": optional(_check_language),
-    "languages": optional(list_of(_check_language, _MAX_HINTS)),
-    "prompt": optional(text(_MAX_SCHEMA_CHARS)),
-    "keywords": optional(list_of(text(_MAX_KEYWORD_CHARS), _MAX_HINTS)),
-}
 _INPUT: dict[str, Check] = {
     "format": _check_format,
-    "transcription": optional(fields(_TRANSCRIPTION)),
+    "transcription": optional(fields(TRANSCRIPTION)),
     "noise_reduction": anything,
     "turn_detection": optional(_check_turn_detection),
 }
@@ -245,7 +227,7 @@ def _default_input() -> dict[str, Any]:
 
 
 class RealtimeConfig:
-    """The session object. ``find_voice`` knows the ids of voices, and refuses other names."""
+    """The session object. Of what the server has not, and cannot, its ``abilities`` know."""
 
     def __init__(
         self,
@@ -253,11 +235,11 @@ class RealtimeConfig:
         model: str,
         voice: str,
         *,
-        find_voice: Callable[[str, str], str],
+        abilities: Abilities,
         kind: str = "realtime",
         expires_at: int = 0,
     ) -> None:
-        self._find_voice = find_voice
+        self._abilities = abilities
         self.kind = kind
         self.has_spoken = False
         self._data: dict[str, Any] = {
@@ -314,6 +296,9 @@ class RealtimeConfig:
         )
         output = audio.get("output", {}) if self.kind == "realtime" else {}
         self._check_output(output)
+        if transcription := audio.get("input", {}).get("transcription"):
+            path = "session.audio.input.transcription"
+            self._abilities.check_transcription(transcription, path)
         self._data |= changes
         self._data["audio"]["input"] |= self._completed(audio.get("input", {}))
         if output:
@@ -326,10 +311,12 @@ class RealtimeConfig:
         return {"turn_detection": None} | changes if leaves_turns else changes
 
     def _check_output(self, output: dict[str, Any]) -> None:
+        if "speed" in output:
+            self._abilities.check_speed(output["speed"], "session.audio.output.speed")
         if "voice" not in output:
             return
         path = "session.audio.output.voice"
-        wanted = self._find_voice(output["voice"], path)
+        wanted = self._abilities.find_voice(output["voice"], path)
         current = self._data["audio"]["output"]["voice"]
         if self.has_spoken and wanted != self.voice_id(current):
             raise InvalidRequestError(
@@ -342,12 +329,18 @@ class RealtimeConfig:
     def check_own_voice(self, voice: Any, path: str) -> str:
         """A voice that one response asks for."""
         name = _check_voice(voice, path)
-        self._find_voice(name, path)
+        self._abilities.find_voice(name, path)
         return name
+
+    def check_own_speed(self, speed: Any, path: str) -> float:
+        """A speed that one response asks for."""
+        checked = _check_speed(speed, path)
+        self._abilities.check_speed(checked, path)
+        return checked
 
     def voice_id(self, name: str) -> str:
         """The id of a voice that has been checked: clients call it by other names, too."""
-        return self._find_voice(name, "voice")
+        return self._abilities.find_voice(name, "voice")
 
     # --- what acts -------------------------------------------------------------------------------
 

@@ -33,24 +33,18 @@ from server.sessions.realtime.checks import (
 from server.sessions.realtime.config import (
     RESPONSE_FIELDS,
     RealtimeConfig,
-    WireFormat,
     check_output_format,
 )
 from server.sessions.realtime.conversation import (
     Conversation,
     audible,
     chat_messages,
-    chat_tools,
     turn_lengths,
 )
-from server.sessions.realtime.effects import (
-    CancelResponse,
-    Effect,
-    ResponseOrder,
-    StartResponse,
-)
+from server.sessions.realtime.effects import CancelResponse, Effect, StartResponse
 from server.sessions.realtime.hearing import Hearing
 from server.sessions.realtime.items import Item, parse_item
+from server.sessions.realtime.questions import check_calls, no_question, order_of
 from server.sessions.realtime.response import Event, Response, Usage
 from server.sessions.realtime.spoken_text import Mark
 
@@ -138,6 +132,7 @@ class Replies:
         context = self._context(asked.get("input"), inline)
         settings = self._settings(asked, given.get("audio"))
         unwritten = self._hearing.admit(inline)
+        self._check_question(settings, context)
         return self._open(settings, context, unwritten, asked.get("metadata"), is_aside, now)
 
     def answer_turn(self, now: float) -> list[Effect]:
@@ -250,7 +245,23 @@ class Replies:
             item = parse_item(value, path, lambda: self._new_id("item"), fmt)
             inline.append(item)
             context.append(item)
+        check_calls(context, given)
         return context
+
+    def _check_question(self, settings: dict[str, Any], context: list[Item] | None) -> None:
+        """Raise if there is nothing to be answered, and nothing to come whose words are awaited.
+
+        Instructions are enough.
+        """
+        items = list(self._conversation) if context is None else context
+        if any(item.awaits_transcript for item in items):
+            return
+        if not chat_messages(settings["instructions"], items, self._heard(items)):
+            raise no_question(None if context is None else "response.input")
+
+    def _heard(self, context: list[Item]) -> list[Item]:
+        """The items of which a model that hears is given the sound."""
+        return audible(context) if self._hearing.model_hears else []
 
     def _settings(self, asked: dict[str, Any], audio: Any) -> dict[str, Any]:
         """How an answer is made, as the client is shown it: its own wishes, else the session's."""
@@ -263,9 +274,12 @@ class Replies:
             )
         if output.get("format") is not None:
             shown["format"] = check_output_format(output["format"], "response.audio.output.format")
+        speed = self._config.output["speed"]
+        if output.get("speed") is not None:
+            speed = self._config.check_own_speed(output["speed"], "response.audio.output.speed")
         keys = (*RESPONSE_FIELDS, "parallel_tool_calls")
         own = {key: asked.get(key, self._config.get(key)) for key in keys}
-        return own | {"audio": {"output": shown}}
+        return own | {"audio": {"output": shown}, "speed": speed}
 
     def _open(
         self,
@@ -303,31 +317,15 @@ class Replies:
         response = reply.response
         if response.id == self._current:
             self._answered = frozenset(item.id for item in context)
-        heard = audible(context) if self._hearing.model_hears else []
+        heard = self._heard(context)
         counted = heard if self._hearing.model_hears else context
         response.turns_ms = turn_lengths(context, heard, counted)
-        return [StartResponse(response.id, self._order(reply.settings, response, context, heard))]
-
-    def _order(
-        self, settings: dict[str, Any], response: Response, context: list[Item], heard: list[Item]
-    ) -> ResponseOrder:
-        output = settings["audio"]["output"]
-        limit = settings["max_output_tokens"]
-        choice = settings["tool_choice"]
-        if isinstance(choice, dict):
-            choice = {"type": "function", "function": {"name": choice["name"]}}
-        return ResponseOrder(
-            messages=chat_messages(settings["instructions"], context, heard),
-            clips=[item.clip for item in heard if item.clip is not None],
-            tools=chat_tools(settings["tools"]),
-            tool_choice=choice,
-            parallel_tool_calls=settings["parallel_tool_calls"],
-            max_tokens=None if limit == "inf" else limit,
-            truncation=self._config.truncation,
-            voice=self._config.voice_id(output["voice"]) if response.speaks else None,
-            speed=self._config.output["speed"],
-            audio_format=WireFormat(output["format"]["type"]).type,
-        )
+        voice = reply.settings["audio"]["output"]["voice"]
+        voice_id = self._config.voice_id(voice) if response.speaks else None
+        order = order_of(reply.settings, context, heard, voice_id, self._config.truncation)
+        if not order.messages:
+            return self.take_failure(response.id, no_question(None))
+        return [StartResponse(response.id, order)]
 
     def _name_call(self, given: str) -> str:
         """Models that write calls as text give them no ids; some count from 0 in each answer."""

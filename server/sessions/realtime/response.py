@@ -85,6 +85,7 @@ class Response:
     _usage: dict[str, Any] | None = None
     _message: Item | None = None
     _calls: dict[int, Item] = field(default_factory=dict)
+    _item_before: dict[str, str | None] = field(default_factory=dict)
 
     @property
     def speaks(self) -> bool:
@@ -181,7 +182,7 @@ class Response:
             else:
                 events += self._end_call(item)
             if self.conversation_id is not None:
-                events.append({"type": "conversation.item.done", "item": item.to_json()})
+                events.append(self._item_event("conversation.item.done", item))
             place = {"response_id": self.id, "output_index": self.items.index(item)}
             done = {"type": "response.output_item.done", **place, "item": item.to_json()}
             events.append(done)
@@ -221,10 +222,14 @@ class Response:
             {"type": "response.output_item.added", **place, "item": item.to_json()}
         ]
         if self.conversation_id is not None:
-            before = self.add_item(item)
-            added: Event = {"type": "conversation.item.added", "item": item.to_json()}
-            events.append(added | {"previous_item_id": before})
+            self._item_before[item.id] = self.add_item(item)
+            events.append(self._item_event("conversation.item.added", item))
         return events
+
+    def _item_event(self, kind: str, item: Item) -> Event:
+        """Both events name the item that this one was put behind."""
+        before = self._item_before[item.id]
+        return {"type": kind, "item": item.to_json(), "previous_item_id": before}
 
     def _end_part(self, item: Item) -> list[Event]:
         assert item.spoken is not None

@@ -23,7 +23,7 @@ from server.sessions.realtime.hearing import Hearing, item_events
 from server.sessions.realtime.items import MAX_ID_CHARS, Item, decode_audio, parse_item
 from server.sessions.realtime.replies import Replies
 from server.sessions.realtime.response import Usage
-from server.sessions.realtime.spec import SessionSpec, VoiceBook, random_id
+from server.sessions.realtime.spec import Abilities, SessionSpec, random_id
 from server.sessions.realtime.spoken_text import Mark
 
 
@@ -63,7 +63,7 @@ class RealtimeSession:
     """One client's session."""
 
     def __init__(
-        self, spec: SessionSpec, voices: VoiceBook, new_id: Callable[[str], str] = random_id
+        self, spec: SessionSpec, abilities: Abilities, new_id: Callable[[str], str] = random_id
     ) -> None:
         self._new_id = new_id
         self._spec = spec
@@ -71,7 +71,7 @@ class RealtimeSession:
             new_id("sess"),
             spec.model,
             spec.voice,
-            find_voice=voices.find_voice,
+            abilities=abilities,
             kind=spec.kind,
             expires_at=spec.expires_at,
         )
@@ -361,12 +361,13 @@ class RealtimeSession:
         """The user's turn, in which nothing was said; the model is to speak again."""
         self._idle_at = None
         rules = self.config.turn_rules
-        if rules is None or self._hearing.is_speaking or self._replies.active is not None:
+        is_busy = self._hearing.is_speaking or self._replies.active is not None
+        if rules is None or rules.idle_timeout_ms is None or is_busy:
             return []
         end_ms = self._hearing.end_ms
         item = Item(self._new_id("item"), "message", "user", is_silent=True)
         item.parts = [{"type": "input_audio", "transcript": ""}]
-        start_ms = max(end_ms - (rules.idle_timeout_ms or 0), 0)
+        start_ms = max(end_ms - rules.idle_timeout_ms, 0)
         triggered = {"item_id": item.id, "audio_start_ms": start_ms, "audio_end_ms": end_ms}
         event = SendEvent({"type": "input_audio_buffer.timeout_triggered", **triggered})
         return [event, *self._hearing.add_turn(item), *self._replies.answer_turn(now)]

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 
-class VoiceBook(Protocol):
-    """What the server has."""
+class Abilities(Protocol):
+    """What the server has, and can. ``path`` is what errors call the field."""
 
     def find_voice(self, name: str, path: str) -> str:
         """The id of the voice of that name.
 
         Raises ``InvalidRequestError`` for one that this server does not have.
+        """
+        ...
+
+    def check_speed(self, speed: float, path: str) -> None:
+        """Raises ``InvalidRequestError`` for a speed at which no answer can be spoken."""
+        ...
+
+    def check_transcription(self, options: Mapping[str, Any], path: str) -> None:
+        """``options`` are ``audio.input.transcription`` of a session.
+
+        Raises ``InvalidRequestError`` for what the recogniser does not know.
         """
         ...
 

@@ -9,6 +9,7 @@ import re
 import tracemalloc
 import wave
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,11 @@ from tests.server.asgi_client import Answer, Exchange, exchange, request
 from tests.server.fake_engine import FakeEngine
 from tests.server.fake_transcriber import FakeTranscriber, Hearing, multipart, segment
 from tests.server.slow_upload import Upload
+from worker.models.whisper.adapter import transform_prompt
 
 RATE = 16_000
 TIMES = "timestamp_granularities"
-PATH = "/v1/audio/transcriptions"
+PATH, TRANSLATIONS = "/v1/audio/transcriptions", "/v1/audio/translations"
 TEXT = "Hello there. How are you?"
 Fields = list[tuple[str, str]]
 
@@ -254,8 +256,8 @@ def test_a_chunking_strategy_may_be_a_word_or_json(
 
 
 def test_a_translation_asks_for_english(app: FastAPI, engine: FakeTranscriber) -> None:
-    answer = ask(app, ("model", "whisper-1"), path="/v1/audio/translations")
-    verbose = ask(app, ("response_format", "verbose_json"), path="/v1/audio/translations")
+    answer = ask(app, ("model", "whisper-1"), path=TRANSLATIONS)
+    verbose = ask(app, ("response_format", "verbose_json"), path=TRANSLATIONS)
 
     assert answer.json() == {"text": TEXT}
     assert (verbose.json()["task"], verbose.json()["language"]) == ("translate", "english")
@@ -539,7 +541,7 @@ def test_a_lazy_engine_starts_with_the_first_request(engine: FakeTranscriber) ->
 def test_a_server_without_the_extra_says_how_to_get_it() -> None:
     app = create_app(FakeEngine())
 
-    for path in (PATH, "/v1/audio/translations"):
+    for path in (PATH, TRANSLATIONS):
         answer = ask(app, path=path)
         assert answer.status == 404
         assert "voxloom[asr]" in answer.error["message"]
@@ -566,3 +568,28 @@ def test_the_form_is_described(app: FastAPI) -> None:
         "timestamp_granularities"
         in (document["components"]["schemas"]["TranscriptionForm"]["properties"])
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "param", "allowed"),
+    [
+        (PATH, ("language", "de"), "language", "one of en, got de"),
+        (PATH, ("languages[]", "de"), "languages", "one of en, got de"),
+        (PATH, ("language", "klingon"), "language", "got 'klingon'"),
+        (TRANSLATIONS, ("prompt", "x"), "model", "cannot translate"),
+    ],
+)
+def test_what_the_recogniser_does_not_know_is_refused_before_it_is_asked(
+    app: FastAPI,
+    engine: FakeTranscriber,
+    path: str,
+    field: tuple[str, str],
+    param: str,
+    allowed: str,
+) -> None:
+    engine.transform = partial(transform_prompt, languages=["en"])
+    answer = ask(app, field, path=path)
+    assert (answer.status, answer.error["param"]) == (400, param)
+    assert allowed in answer.error["message"]
+    assert not engine.calls
+    assert engine.admission.num_taken == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from engine.errors import InvalidRequestError, VoxloomError
@@ -11,6 +12,7 @@ from engine.messages import SamplingParams
 from engine.outputs import OmniRequestOutput
 from engine.pipeline import PipelineConfig, StageConfig, Voice
 from tests.server.fake_engine import FakeEngine
+from worker.models.thinker.adapter import transform_cascade
 
 RATE = 24000
 NAMES = ("vad", "whisper", "think", "read", "speak")
@@ -48,6 +50,7 @@ class FakeCascade(FakeEngine):
     """Answers every request with the plot."""
 
     pipeline = PIPELINE
+    transform = staticmethod(partial(transform_cascade, languages=("en",)))
     voices: tuple[Voice, ...] = (Voice("anna", "Anna", "en", "female", "clear", ("alloy",)),)
 
     def __init__(self, plot: Plot) -> None:

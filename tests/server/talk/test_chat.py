@@ -80,6 +80,14 @@ def test_a_spoken_answer_has_its_transcript_and_an_expiry() -> None:
     assert cascade.calls[0]["prompt"]["voice"] == "anna"
 
 
+def test_a_spoken_answer_has_the_speed_that_is_asked_for() -> None:
+    audio = {"voice": "alloy", "format": "wav"}
+    _, cascade = ask(ASK | SPOKEN | {"audio": audio | {"speed": 1.5}}, telling("Hi.", 2400))
+    assert cascade.calls[-1]["prompt"]["speed"] == 1.5
+    _, cascade = ask(ASK | SPOKEN | {"audio": audio}, telling("Hi.", 2400))
+    assert "speed" not in cascade.calls[-1]["prompt"]
+
+
 def test_a_wav_has_one_header_with_its_true_size() -> None:
     wav = SPOKEN | {"audio": {"voice": "alloy", "format": "wav"}}
     plot = Plot([thought("Hi."), 4800, 2400, thought(finish_reason="stop")])
@@ -244,6 +252,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "tools[0].function.parameters.x",
     ),
     ({"top_k": 2**64}, "top_k"),
+    ({"x\ud800": 1}, "x\\ud800"),
     ({"modalities": ["audio", "text"], "audio": None}, "audio"),
     ({"modalities": ["smell"]}, "modalities"),
     ({"audio": {"voice": "alloy", "format": "midi"}}, "audio"),
@@ -252,6 +261,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"stream": "yes"}, "stream"),
     ({"model": 5}, "model"),
     (SPOKEN | {"audio": {"voice": "zoe", "format": "wav"}}, "audio.voice"),
+    (SPOKEN | {"audio": {"voice": "alloy", "format": "wav", "speed": 4.5}}, "audio"),
+    (SPOKEN | {"audio": {"voice": "alloy", "format": "wav", "speed": "1"}}, "audio"),
     (SPOKEN | {"stream": True, "audio": {"voice": "alloy", "format": "wav"}}, "audio.format"),
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import wave
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,14 @@ from server.engine_life import ServedEngine
 from tests.server.asgi_client import Answer, post_json, request
 from tests.server.fake_engine import FakeEngine
 from tests.server.talk.fake_cascade import FakeCascade, Plot, telling
+from worker.models.qwen_omni.adapter import transform_prompt
 
 PATH = "/v1/chat/completions"
 NAMES = ("hear", "think", "talk", "code2wav")
 
 
 class FakeOmni(FakeCascade):
+    transform = staticmethod(partial(transform_prompt, voices=["anna"]))
     pipeline = PipelineConfig(
         name="omni",
         description="hears and talks",
@@ -103,3 +106,15 @@ def test_realtime_says_what_it_would_need() -> None:
     assert (answer.status, answer.error["code"]) == (404, "no_realtime")
     # The page talks by realtime.
     assert request(app, "GET", "/page/talk").json() == {"talks": False, "voices": []}
+
+
+def test_a_speed_at_which_the_model_does_not_speak_is_refused_by_name() -> None:
+    text = [{"type": "text", "text": "Hi."}]
+    modalities, audio = ["text", "audio"], {"voice": "anna", "format": "wav"}
+    answer, omni = ask(text, modalities=modalities, audio=audio | {"speed": 1.25})
+    assert (answer.status, answer.error["param"]) == (400, "audio.speed")
+    assert answer.error["message"].startswith("'audio.speed' must be 1")
+    assert not omni.calls
+    plot = telling("Hi.", 2400)
+    answer, omni = ask(text, plot, modalities=modalities, audio=audio | {"speed": 1.0})
+    assert answer.status == 200

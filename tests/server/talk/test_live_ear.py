@@ -40,7 +40,7 @@ class Noting(FakeEngine):
 def test_a_hint_that_is_taken_back_is_forgotten() -> None:
     engine = Noting()
     ear = LiveEar(engine, 1, "r", 0)
-    given = Hints("en", ["en", "de"], "About tea.", ["Darjeeling"])
+    given = Hints("en", ["en"], "About tea.", ["Darjeeling"])
 
     async def change() -> None:
         await ear.open(ListeningOptions(RULES, given))
@@ -54,7 +54,7 @@ def test_a_hint_that_is_taken_back_is_forgotten() -> None:
     wanted = ("language", "languages", "context", "keywords")
     assert [before["recognition"][key] for key in wanted] == [
         "en",
-        ["en", "de"],
+        ["en"],
         "About tea.",
         ["Darjeeling"],
     ]

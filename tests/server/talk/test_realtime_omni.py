@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from tests.server.asgi_socket import AsgiSocket, connected
 from tests.server.fake_engine import FakeEngine
 from tests.server.fake_transcriber import FakeTranscriber
 from tests.server.talk.fake_cascade import FakeCascade, Plot, call, telling, thought
+from worker.models.qwen_omni.adapter import transform_prompt
+from worker.models.whisper import adapter as whisper
 
 RATE = 24_000
 SECRETS = "/v1/realtime/client_secrets"
@@ -28,6 +31,7 @@ SECRETS = "/v1/realtime/client_secrets"
 class LiveOmni(FakeCascade):
     """Hears a turn in the second piece of audio, and its end in the third."""
 
+    transform = staticmethod(partial(transform_prompt, voices=["anna"]))
     pipeline = PipelineConfig(
         name="omni",
         description="hears and talks",
@@ -218,3 +222,33 @@ def test_a_key_opens_a_session_in_a_voice_by_any_of_its_names(voice: str) -> Non
     assert answer.json()["session"]["audio"]["output"]["voice"] == voice
     # The page talks by realtime.
     assert request(app, "GET", "/page/talk").json()["talks"]
+
+
+@pytest.mark.parametrize(
+    ("audio", "param", "allowed"),
+    [
+        ({"output": {"speed": 1.25}}, "session.audio.output.speed", "must be 1"),
+        (
+            {"input": {"transcription": {"language": "de"}}},
+            "session.audio.input.transcription.language",
+            "must be one of en, got de",
+        ),
+    ],
+)
+def test_what_no_session_could_do_gets_no_key_and_no_update(
+    audio: dict[str, Any], param: str, allowed: str
+) -> None:
+    session = {"type": "realtime", "audio": audio}
+    omni, writer = LiveOmni(telling("Hi.")), FakeTranscriber()
+    writer.transform = partial(whisper.transform_prompt, languages=["en"])
+    app = create_app(FakeEngine(), None, writer.served(), ServedEngine(omni))
+    answer = post_json(app, SECRETS, {"session": session})
+    assert (answer.status, answer.error["param"]) == (400, param)
+    assert allowed in answer.error["message"]
+
+    async def scenario(socket: AsgiSocket) -> None:
+        update(socket, audio=audio)
+        refused = (await socket.until("error"))[-1]["error"]
+        assert (refused["param"], refused["message"]) == (param, answer.error["message"])
+
+    hold(omni, scenario, transcriber=writer)

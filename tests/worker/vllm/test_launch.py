@@ -88,6 +88,21 @@ def test_the_cause_is_found_in_what_other_processes_print() -> None:
     assert tail.cause() == "No available memory for the cache"
 
 
+FAILED_CHECK = (
+    "(EngineCore pid=7) ERROR 01-01 [core.py:1]     assert weight.shape[0] == self.size\n"
+    "(EngineCore pid=7) ERROR 01-01 [core.py:1]            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+    "(EngineCore pid=7) ERROR 01-01 [core.py:1] AssertionError\n"
+    "RuntimeError: Engine core initialization failed. See root cause above.\n"
+)
+
+
+def test_a_check_without_a_message_is_told_itself() -> None:
+    with StderrTail() as tail:
+        os.write(2, FAILED_CHECK.encode())
+        tail.close()
+    assert tail.cause() == "it fails at 'assert weight.shape[0] == self.size'"
+
+
 def test_what_a_process_has_printed_is_there_though_it_lives() -> None:
     program = "import os, sys; os.write(2, b'ValueError: too small\\n'); print(flush=True); input()"
     with StderrTail() as tail:

@@ -74,7 +74,7 @@ DEGREES = {
 NEGATIONS = frozenset(_listed("not don't dont never no without avoid isn't doesn't nor neither"))
 
 DIRECTIONS = {
-    **dict.fromkeys(_listed("high higher increase increased raise raised raising boost"), 2),
+    **dict.fromkeys(_listed("high higher increase increased raise raised raising boost more"), 2),
     **dict.fromkeys(
         _listed("low lower lowered lowering decrease decreased reduce reduced drop dropping"), -2
     ),
@@ -93,6 +93,12 @@ AXIS_NOUNS = {
     ),
 }
 
+OTHER_NOUNS = frozenset(_listed("volume loudness"))
+"""What a direction may be about that is no axis: it means nothing then."""
+
+LINKS = frozenset(_listed("is level levels should be stays to"))
+"""Words between an axis and what is said of it: "energy level: high", "the pace should be low"."""
+
 PHRASES = {
     "a bit": "slightly",
     "a little": "slightly",
@@ -100,6 +106,12 @@ PHRASES = {
     "a touch": "slightly",
     "kind of": "slightly",
     "a lot": "very",
+    "a lot of": "more",
+    "lots of": "more",
+    "plenty of": "more",
+    "not only": "also",
+    "pitch range": "variation",
+    "pitch variation": "variation",
     "as fast as possible": "fastest",
     "as slowly as possible": "slowest",
     "as slow as possible": "slowest",
@@ -126,12 +138,13 @@ FILLERS = frozenset(
         a about all also always am an and any are as at be been being but by can clear clearly
         could delivery english everything fairly feel feeling for from give given had has have her
         his i if in into is it its just keep kind language level like make making manner me mood
-        more most must my narrator natural naturally neutral none normal normally of on one or our
-        out own person please pretty quite rather read reader reading relatively say saying
+        most must my narrator natural naturally need neutral none normal normally of on one or our
+        out own paced person please pretty quite rather read reader reading relatively say saying
         sentence should sound sounding sounds speak speaker speaking speech spoken standard stay
         still style such talk talking tell text than that the their them then there these they
-        this those through throughout to tone tones try up use using voice voiced voices was way
-        we well were what when where which while who will with word words would you your yourself
+        this those through throughout to tone tones try up use using usual usually voice voiced
+        voices was way we well were what when where which while who will with word words would
+        you your yourself
         """
     )
 )

@@ -9,9 +9,11 @@ The grammar, read word by word in one pass:
 - **Degree words** before a style word change it: "very" adds a level (up to 3), "slightly" or "a
   bit" makes it 1, "more" changes nothing, "less" asks for the opposite, slightly.
 - **Negation** ("not", "don't", "without") before a style word asks for the opposite, slightly;
-  "not too" and "not very" only cancel it.
-- **Directions** ("high", "raise", "lower", "less") apply to the next noun that names an axis ("high
-  energy", "lower the speed"); "high" and "low" alone are about pitch.
+  "not too" and "not very" only cancel it, and so does what denies both ends ("neither fast nor
+  slow"). Behind a word in the same direction it only moderates ("quick but not rushed").
+- **Directions** ("high", "raise", "lower", "more", "less") apply to the next noun that names an
+  axis ("high energy", "lower the speed", "less energy"), or to the one just named ("energy: high",
+  "keep the pace low"); "high" and "low" alone are about pitch.
 - Degree and negation last for three further words, and end at punctuation or with their style word.
 - Every other word is ignored. Those that are not plain function words are told to the client.
 
@@ -31,8 +33,10 @@ from worker.models.hibari.style_words import (
     DIRECT,
     DIRECTIONS,
     FILLERS,
+    LINKS,
     MOODS,
     NEGATIONS,
+    OTHER_NOUNS,
     PHRASES,
     PITCH_DIRECTIONS,
 )
@@ -110,21 +114,24 @@ class _Reader:
     degree: int | None = None
     is_negated: bool = False
     direction: str | None = None
+    topic: str | None = None
+    """The axis that was just named."""
+    denied: dict[str, int] = field(default_factory=dict)
+    """What negated words about an axis have made of it last."""
     patience: int = 0
 
     def read(self, word: str) -> None:
         if word in _PUNCTUATION:
             self._settle()
+            self.topic = self.topic if word == ":" else None
         elif word in NEGATIONS:
             self._wait(negated=True)
         elif word in DEGREES:
             self._wait(degree=DEGREES[word])
         elif word in DIRECTIONS:
             self._turn(word)
-        elif word in AXIS_NOUNS and self.direction is not None:
-            level = DIRECTIONS[self.direction]
-            self.direction = None
-            self._apply({AXIS_NOUNS[word]: level}, self.direct)
+        elif word in AXIS_NOUNS:
+            self._name_axis(AXIS_NOUNS[word])
         elif word in DIRECT:
             axis, level = DIRECT[word]
             self._apply({axis: level}, self.direct)
@@ -151,15 +158,33 @@ class _Reader:
         self.direction = word
         self.patience = _REACH
 
+    def _name_axis(self, axis: str) -> None:
+        """A direction before it is about it; "less" is one, too; one behind it may be."""
+        if self.direction is not None:
+            level, self.direction = DIRECTIONS[self.direction], None
+            self._apply({axis: level}, self.direct)
+        elif self.degree == DEGREES["less"]:
+            self._apply({axis: DIRECTIONS["more"]}, self.direct)
+        else:
+            self._grow_impatient()
+            self.topic = axis
+
     def _pass_by(self, word: str) -> None:
-        self.patience -= 1
-        if self.patience <= 0:
-            self._settle()
-        if word not in FILLERS and word not in AXIS_NOUNS and word not in self.seen:
+        if word in OTHER_NOUNS:
+            self.direction = None
+        if word not in LINKS:
+            self.topic = None
+        self._grow_impatient()
+        if word not in FILLERS and word not in self.seen:
             self.seen.add(word)
             self.num_ignored += 1
             if len(self.ignored) < MAX_REPORTED:
                 self.ignored[word[:MAX_WORD_CHARS]] = None
+
+    def _grow_impatient(self) -> None:
+        self.patience -= 1
+        if self.patience <= 0:
+            self._settle()
 
     def _apply(self, levels: dict[str, int], asked: dict[str, int]) -> None:
         self._settle_direction()
@@ -167,9 +192,21 @@ class _Reader:
             changed, before = self._changed(level), asked.get(axis, 0)
             if asked is self.moods:
                 asked[axis] = changed + before
+            elif self._denies_both_ends(axis, changed):
+                asked[axis] = 0
+            elif self.is_negated and level * before > 0:
+                asked[axis] = 1 if before > 0 else -1
             elif changed * before <= 0 or abs(changed) > abs(before):
                 asked[axis] = changed
+        self.topic = None
         self._forget()
+
+    def _denies_both_ends(self, axis: str, changed: int) -> bool:
+        """Whether this negation and the one before it on the axis leave its middle."""
+        before = self.denied.pop(axis, 0)
+        if self.is_negated:
+            self.denied[axis] = changed
+        return self.is_negated and changed * before < 0
 
     def _changed(self, level: int) -> int:
         """A level under the degree and the negation before it."""
@@ -184,8 +221,9 @@ class _Reader:
         if self.direction is None:
             return
         word, self.direction = self.direction, None
-        if word in PITCH_DIRECTIONS:
-            self._apply({"pitch": DIRECTIONS[word]}, self.direct)
+        topic, self.topic = self.topic, None
+        if topic is not None or word in PITCH_DIRECTIONS:
+            self._apply({topic or "pitch": DIRECTIONS[word]}, self.direct)
 
     def _settle(self) -> None:
         self._settle_direction()

@@ -145,4 +145,5 @@ def _fields(
     if spec.instructions_field is None:
         return dict(voice.fields), ["instructions are not used by this model"]
     told = " ".join(plain_text(instructions).replace('"', "'").split())
-    return voice.fields | {spec.instructions_field: told}, []
+    # Of invisible characters nothing is left, and a voice must be described.
+    return voice.fields | ({spec.instructions_field: told} if told else {}), []

@@ -11,6 +11,8 @@ import torch
 
 from engine.errors import ConfigError
 from engine.pipeline import load_object
+from worker.checkpoints import check_folder
+from worker.failures import one_line
 from worker.models.lm_codec.description import CodecSpec
 
 # Each one is loaded only where it is asked for: they come with different packages.
@@ -70,13 +72,19 @@ Loader = Callable[[CodecSpec, tuple[int, ...], torch.device], Codec]
 def load_codec(spec: CodecSpec, columns: tuple[int, ...], device: torch.device) -> Codec:
     """The codec of a description, whose frames have so many codes of each codebook.
 
-    Raises ``ConfigError`` if its package or its model is missing, or is not what was described.
+    Raises ``ConfigError`` if its package or its model is missing or broken, or is not what was
+    described.
     """
     loader: Loader = load_object(_LOADERS[spec.kind], "codec.kind")
+    check_folder(spec.model, "codec.model")
     try:
         codec = loader(spec, columns, device)
-    except (OSError, ImportError) as error:
-        raise ConfigError(f"cannot load codec {spec.model!r} ({spec.kind}): {error}") from error
+    except ConfigError:
+        raise
+    except Exception as error:  # a broken file has as many kinds of errors as there are readers
+        raise ConfigError(
+            f"cannot load codec {spec.model!r} ({spec.kind}): {one_line(error)}"
+        ) from error
     wanted = CodecFacts(spec.sample_rate, spec.frame_samples, spec.codebook_sizes, columns)
     for name in CodecFacts.__dataclass_fields__:
         found, described = getattr(codec.facts, name), getattr(wanted, name)

@@ -13,9 +13,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from engine.errors import ConfigError
+from engine.errors import ConfigError, InvalidRequestError
 from engine.messages import SamplingParams
 from engine.strict import convert, load_yaml
+from worker.vllm.sampling import MAX_GUIDANCE_SCALE, TokenSampling, read_sampling
 
 DESCRIPTION_DIR = Path(__file__).parent / "descriptions"
 
@@ -137,7 +138,8 @@ class Lengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """How long speech may be for its text; what is outside is an error, not audio.
 
     ``max_ms_per_char`` and ``slack_ms`` bound a stream that never ends, ``min_ms_per_char`` one
-    that ends early. A text is said in units of at most ``max_chars``.
+    that ends early. A text is said in units of at most ``max_chars``. Bounds from above count
+    characters by what they take to say: see ``texts.spoken_length``.
     """
 
     max_chars: int
@@ -150,6 +152,8 @@ class Lengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             raise ValueError(
                 "lengths: max_chars must be at least 1 and min_ms_per_char below max_ms_per_char"
             )
+        if self.slack_ms < 0:
+            raise ValueError("lengths.slack_ms must be at least 0")
 
 
 class Guidance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -158,6 +162,13 @@ class Guidance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     null_prompt: tuple[Piece, ...]
     default_scale: float = 1.0
     max_scale: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.default_scale <= self.max_scale <= MAX_GUIDANCE_SCALE:
+            raise ValueError(
+                "guidance: default_scale must be from 0 to max_scale, and that at most "
+                f"{MAX_GUIDANCE_SCALE:g}"
+            )
 
 
 class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -184,6 +195,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         if not self.voices:
             raise ValueError("voices must hold at least one voice")
         _check_slots(self.tokens, self.codec)
+        _check_sampling(self.sampling)
         for voice in self.voices:
             _check_voice(voice, all_pieces(self))
 
@@ -209,6 +221,14 @@ def _check_slots(tokens: Tokens, codec: CodecSpec) -> None:
             f"tokens.frame must name each codebook from 0 to {len(codec.codebook_sizes) - 1}, "
             f"as codec.codebook_sizes has them, and no other; got {sorted(counts)}"
         )
+
+
+def _check_sampling(sampling: SamplingParams) -> None:
+    """Every request is sampled so: none should hear of what it did not ask for."""
+    try:
+        read_sampling(sampling, TokenSampling(max_tokens=1))
+    except InvalidRequestError as error:
+        raise ValueError(f"sampling: {error.message}") from error
 
 
 def _check_voice(voice: VoiceSpec, pieces: tuple[Piece, ...]) -> None:

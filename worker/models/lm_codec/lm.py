@@ -23,7 +23,7 @@ from worker.models.lm_codec.description import (
     load_description,
 )
 from worker.models.lm_codec.prompts import PromptBuilder
-from worker.models.lm_codec.texts import PieceSource, TextPiece
+from worker.models.lm_codec.texts import PieceSource, TextPiece, spoken_length
 from worker.models.lm_codec.units import make_unit
 from worker.models.lm_codec.windows import WindowCutter
 from worker.seeds import nth_seed
@@ -197,7 +197,7 @@ class CodecLm:
         return Passage(
             number=number,
             rows=tuple(rows),
-            sampling=self._sampling(request.sampling, len(piece.text)),
+            sampling=self._sampling(request.sampling, spoken_length(piece.text)),
             sink=CodecSink(description, self._builder.layout, piece, seed),
             guidance_scale=scale,
         )
@@ -208,15 +208,15 @@ class CodecLm:
             fields["reference_text"] = self._make_text(speaker.voice.reference.text)
         return fields
 
-    def _sampling(self, asked: SamplingParams, num_chars: int) -> TokenSampling:
-        """The request's parameters over the model's; the length is bounded by that of the text.
+    def _sampling(self, asked: SamplingParams, num_letters: int) -> TokenSampling:
+        """The request's parameters over the model's; the length is bounded by ``spoken_length``.
 
         Guided rows cannot have penalties: the model's are left out, a request's refused. So are
         parameters that would change what ends speech, or what may be said.
         """
         refuse_fixed(asked, _FIXED, "the model's description says what speech is and what ends it")
         description, lengths = self.description, self.description.lengths
-        longest_ms = lengths.slack_ms + lengths.max_ms_per_char * num_chars
+        longest_ms = lengths.slack_ms + lengths.max_ms_per_char * num_letters
         num_codes = math.ceil(longest_ms / description.frame_ms) * description.num_slots
         limits = TokenSampling(
             max_tokens=math.ceil(num_codes * description.tokens.overhead) + 1,

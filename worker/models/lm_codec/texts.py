@@ -7,6 +7,7 @@ same inputs gets the same pieces.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,25 @@ from worker.models.hibari.text.sentences import Sentence, SentenceSplitter, forc
 
 # Sentence ends of scripts that put no space behind them.
 _WIDE_STOP = re.compile(r"[。！？｡।॥]+[”’」』）]*")
+# Letters that take as long to say as one such character. At 160 ms a letter: 640 ms for a digit or
+# a sign of money, which are said as words ("seven", "dollars"); 480 ms for a letter of a wide
+# script, which is a syllable of Chinese or Korean, and up to four morae of Japanese.
+_LETTERS_PER_DIGIT, _LETTERS_PER_WIDE = 4, 3
+
+
+def spoken_length(text: str) -> int:
+    """How long a text is when it is said, in letters of an alphabet; never less than it is."""
+    return sum(map(_num_letters, text))
+
+
+def _num_letters(char: str) -> int:
+    if char < "\x80":
+        return _LETTERS_PER_DIGIT if char.isdigit() or char == "$" else 1
+    category = unicodedata.category(char)
+    if category[0] == "N" or category == "Sc":
+        return _LETTERS_PER_DIGIT
+    is_wide = category[0] == "L" and unicodedata.east_asian_width(char) in "WF"
+    return _LETTERS_PER_WIDE if is_wide else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +47,10 @@ class TextPiece:
 
 
 class PieceSource:
-    """Sentences joined to pieces of at most ``max_chars``; longer ones are cut."""
+    """Sentences joined to pieces of a ``spoken_length`` up to ``max_chars``; longer ones are cut.
+
+    ``max_chars`` of 4 and more: that is one digit.
+    """
 
     def __init__(self, max_chars: int) -> None:
         self._max_chars = max_chars
@@ -64,7 +87,7 @@ class PieceSource:
     def _put(self, sentences: list[Sentence]) -> None:
         for part in (part for sentence in sentences for part in self._parts(sentence)):
             joined = self._open and _joined(self._open, part)
-            if joined and len(joined.text) <= self._max_chars:
+            if joined and spoken_length(joined.text) <= self._max_chars:
                 self._open = joined
                 continue
             self.close()
@@ -74,16 +97,24 @@ class PieceSource:
     def _parts(self, sentence: Sentence) -> Iterator[TextPiece]:
         text, base, start = sentence.text, sentence.span.start, 0
         while start < len(text):
-            end = _wide_end(text, start, start + self._max_chars)
+            limit = self._limit(text, start)
+            end = _wide_end(text, start, limit)
             if end is None:
-                end = len(text)
-                if end - start > self._max_chars:
-                    end = forced_cut(text, start, start + self._max_chars)
+                end = limit if limit == len(text) else forced_cut(text, start, limit)
             part = text[start:end].strip()
             if part:
                 first = base + start + text[start:end].index(part)
                 yield TextPiece(part, Span(first, first + len(part)))
             start = end
+
+    def _limit(self, text: str, start: int) -> int:
+        """Behind the last character that fits into one piece with those from ``start`` on."""
+        length = 0
+        for index in range(start, len(text)):
+            length += _num_letters(text[index])
+            if length > self._max_chars:
+                return max(index, start + 1)
+        return len(text)
 
 
 def _wide_end(text: str, start: int, limit: int) -> int | None:

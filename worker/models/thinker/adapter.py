@@ -14,6 +14,7 @@ Where the thinker comes behind stages that listen, a prompt with ``mode`` is the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from engine.errors import InvalidRequestError
@@ -29,7 +30,8 @@ _KEYS = frozenset({"messages", "sampling", "tooling", "truncation", *SPEECH_KEYS
 _ENGINE_KEYS = frozenset({"request_id", "resumable", "text"})
 
 
-def list_voices() -> list[Voice]:
+def list_voices(languages: Sequence[str] = ()) -> list[Voice]:
+    """``languages``, of the pipeline's options, are the recogniser's."""
     return hibari.list_voices()
 
 
@@ -51,10 +53,13 @@ def transform_prompt(prompt: Prompt) -> Prompt:
     return prompt
 
 
-def transform_cascade(prompt: Prompt) -> Prompt:
-    """What the stage at which a prompt enters a cascade reads: something to hear, or messages."""
+def transform_cascade(prompt: Prompt, languages: Sequence[str] = ()) -> Prompt:
+    """What the stage at which a prompt enters a cascade reads: something to hear, or messages.
+
+    ``languages`` are those that the recogniser knows.
+    """
     if "mode" in prompt:
-        return whisper.transform_prompt(prompt)
+        return whisper.transform_prompt(prompt, languages)
     return transform_prompt(prompt)
 
 

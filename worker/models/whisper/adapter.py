@@ -19,7 +19,7 @@ Keys of a prompt, all but ``mode`` optional:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.errors import InvalidRequestError
@@ -41,9 +41,10 @@ _DETECTION_RANGES = {
 _ENGINE_KEYS = frozenset({"request_id", "resumable", "text"})
 
 
-def transform_prompt(prompt: Prompt) -> Prompt:
+def transform_prompt(prompt: Prompt, languages: Sequence[str] = ()) -> Prompt:
     """What the stages read: ``mode``, ``guesses``, ``detection`` and ``recognition``.
 
+    ``languages`` are codes of those that the recogniser knows; none given: all of Whisper's.
     Raises ``InvalidRequestError`` that names the key.
     """
     given = {key: value for key, value in prompt.items() if key not in _ENGINE_KEYS}
@@ -54,6 +55,9 @@ def transform_prompt(prompt: Prompt) -> Prompt:
             f"unknown prompt key {unknown[0]!r}; known: {known}", param=unknown[0]
         )
     checked = {key: check(given.get(key)) for key, check in _CHECKS.items()}
+    if languages:
+        _check_task(checked["task"], languages)
+        checked |= _known_languages(checked["language"], checked["languages"], languages)
     return {
         "mode": checked.pop("mode"),
         "guesses": checked.pop("guesses"),
@@ -131,6 +135,32 @@ def _language(key: str, value: Any) -> str:
             f"{key} must be one of {known}, got {str(value)[:40]!a}", param=key
         )
     return code
+
+
+def _check_task(task: str, known: Sequence[str]) -> None:
+    if task == "translate" and set(known) == {"en"}:
+        raise InvalidRequestError(
+            "this model knows English only and cannot translate; serve a multilingual one",
+            param="model",
+        )
+
+
+def _known_languages(
+    language: str | None, wanted: list[str], known: Sequence[str]
+) -> dict[str, str | list[str] | None]:
+    """What is left of the languages that a prompt names: of several the known ones."""
+    left = [code for code in wanted if code in known]
+    refused = [language] if language is not None and language not in known else []
+    key = "language" if refused else "languages"
+    if not refused and not left:
+        refused = wanted
+    if refused:
+        raise InvalidRequestError(
+            f"{key} must be one of {', '.join(known)}, got {', '.join(refused)}: this server's "
+            "recogniser knows no other",
+            param=key,
+        )
+    return {"language": language, "languages": left}
 
 
 def _check_context(value: Any) -> str:

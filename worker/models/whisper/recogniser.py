@@ -119,6 +119,17 @@ class Recogniser:
         """Run all parts once, so that the first request does not wait for their first run."""
         self.recognise(np.zeros(SAMPLE_RATE, np.float32), Recognition(word_times=True), 0.0)
 
+    def check_promised(self, languages: Any) -> None:
+        """``languages`` of the pipeline's options. Raises ``ConfigError`` if there is one among
+        them that these weights do not know.
+        """
+        known = LANGUAGES if self._model.model.is_multilingual else ["en"]
+        if not isinstance(languages, list) or not all(code in known for code in languages):
+            raise ConfigError(
+                f"options: languages must be a list of codes that the weights know, "
+                f"{', '.join(known)}, got {languages!r}"
+            )
+
     def check(self, wanted: Recognition) -> None:
         """Refuse what these weights cannot do. Raises ``InvalidRequestError``."""
         if self._model.model.is_multilingual:

@@ -161,6 +161,7 @@ def load(context: StageContext) -> WhisperStage:
     """The stage, with its weights. Raises ``ConfigError`` if they cannot be had."""
     options = context.read_options(WhisperOptions)
     recogniser = Recogniser(options, context.stage.steps_in_flight)
+    recogniser.check_promised(context.pipeline.options.get("languages", []))
     recogniser.warm_up()
     return WhisperStage(recogniser)
 

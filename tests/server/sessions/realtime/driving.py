@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.errors import InvalidRequestError
@@ -19,12 +19,20 @@ RATE = 24000
 
 
 class TwoVoices:
-    """Anna, whom some call alloy, and Ben."""
+    """Anna, whom some call alloy, and Ben. They speak at any speed but 1.5, and hear no German."""
 
     def find_voice(self, name: str, path: str) -> str:
         if name not in ("anna", "ben", "alloy"):
             raise InvalidRequestError("unknown voice; the voices are: anna, ben", param=path)
         return "anna" if name == "alloy" else name
+
+    def check_speed(self, speed: float, path: str) -> None:
+        if speed == 1.5:
+            raise InvalidRequestError(f"{path}: too fast", param=path)
+
+    def check_transcription(self, options: Mapping[str, Any], path: str) -> None:
+        if options.get("language") == "de":
+            raise InvalidRequestError(f"{path}.language: no German", param=f"{path}.language")
 
 
 def counting_ids() -> Callable[[str], str]:

@@ -27,6 +27,14 @@ def transcribe(client: Client, **options: Any) -> list[dict[str, Any]]:
     return client.update(audio={"input": {"transcription": options}})
 
 
+def test_a_language_is_cleared_by_null_and_by_nothing() -> None:
+    client = Client()
+    for nothing in (None, ""):
+        transcribe(client, language="en")
+        (shown,) = transcribe(client, language=nothing)
+        assert shown["session"]["audio"]["input"]["transcription"]["language"] is None
+
+
 @pytest.mark.parametrize("kind", ["realtime", "transcription"])
 def test_all_that_is_known_of_a_turn_reaches_its_recogniser(kind: str) -> None:
     client = Client(kind=kind)

@@ -20,6 +20,7 @@ from server.sessions.realtime.effects import (
 from tests.server.sessions.realtime.driving import RATE, Client, the_error, types
 
 USER_TEXT = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
+GREETING = {"instructions": "Greet the user."}
 
 
 def test_the_first_event_shows_the_session() -> None:
@@ -97,6 +98,17 @@ BAD_UPDATES: list[tuple[dict[str, Any], str]] = [
         {"audio": {"input": {"transcription": {"keywords": "museum"}}}},
         "session.audio.input.transcription.keywords",
     ),
+    (
+        {"audio": {"input": {"transcription": {"language": "de"}}}},
+        "session.audio.input.transcription.language",
+    ),
+    (
+        {"audio": {"input": {"transcription": {"delay": "none"}}}},
+        "session.audio.input.transcription.delay",
+    ),
+    ({"audio": {"output": {"speed": 1.5}}}, "session.audio.output.speed"),
+    ({"prompt": {"id": "\ud800"}}, "session.prompt.id"),
+    ({"prompt": {"variables": ["x" * 20_000] * 4}}, "session.prompt"),
     ({"type": "transcription"}, "session.type"),
 ]
 
@@ -281,7 +293,7 @@ def test_only_spoken_answers_can_be_truncated_and_not_beyond_their_end() -> None
 
 def test_the_voice_is_fixed_once_it_was_heard() -> None:
     client = Client()
-    client.say("response.create")
+    client.say("response.create", response=GREETING)
     client.text("Hello")
     client.audio(100, 5)
     error = the_error(client.update(audio={"output": {"voice": "ben"}}))
@@ -295,7 +307,7 @@ def test_a_voice_may_be_called_by_another_name() -> None:
     client = Client()
     (shown,) = client.update(audio={"output": {"voice": "alloy"}})
     assert shown["session"]["audio"]["output"]["voice"] == "alloy"
-    client.say("response.create")
+    client.say("response.create", response=GREETING)
     assert client.last(StartResponse).order.voice == "anna"
 
 
@@ -384,7 +396,7 @@ def test_an_answer_does_not_wait_for_an_item_that_is_gone() -> None:
     client.detect(off=True)
     client.append(500)
     client.say("input_audio_buffer.commit")
-    client.say("response.create")
+    client.say("response.create", response=GREETING)
     assert client.count(StartResponse) == 0
     client.say("conversation.item.delete", item_id=client.last(Recognise).item_id)
     assert client.count(StartResponse) == 1

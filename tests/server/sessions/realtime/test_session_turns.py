@@ -172,7 +172,7 @@ def test_what_the_client_made_the_recogniser_refuse_is_the_clients_mistake() -> 
     error = client.note(broken)[-1]["error"]
     assert (error["type"], error["code"]) == ("invalid_request_error", "invalid_value")
     assert error["param"] == "language"
-    client.update(audio={"input": {"transcription": {"language": "de"}}})
+    client.update(audio={"input": {"transcription": {"language": "fr"}}})
     client.now += 1.0
     client.is_speaking = False
     client.talk()
@@ -187,7 +187,7 @@ def test_turns_of_a_stream_that_was_closed_fail_with_it() -> None:
     client.rest()
     client.say("input_audio_buffer.clear")
     client.append(100)
-    client.say("response.create")
+    client.say("response.create", response={"instructions": "Greet the user."})
     assert client.count(StartResponse) == 0
     client.note(client.session.take_listening_failure(1, StageFailedError("x"), client.now))
     assert client.count(StartResponse) == 1
@@ -476,6 +476,18 @@ def test_a_user_who_says_nothing_is_spoken_to() -> None:
     ]
     assert "nothing" in client.last(StartResponse).order.messages[-1]["content"]
     check_all(client)
+
+
+def test_silence_is_not_counted_any_more_when_that_was_switched_off() -> None:
+    client = Client()
+    client.detect(idle_timeout_ms=5000)
+    client.turn("Hi.")
+    speak(client)
+    client.finish()
+    due = client.session.next_deadline
+    assert due is not None
+    client.detect(idle_timeout_ms=None)
+    assert client.note(client.session.time_out(due)) == []
 
 
 def test_a_transcription_session_writes_down_and_does_not_answer() -> None:

@@ -50,6 +50,22 @@ KNOWN = [DEGREES, NEGATIONS, DIRECTIONS, AXIS_NOUNS, DIRECT, MOODS, FILLERS]
         ("excited, but slow", (-2, 1, 2)),
         ("fast. No, slow", (-2, 0, 0)),
         ("fast at first, then slow", (-2, 0, 0)),
+        ("less energy", (0, 0, -1)),
+        ("with a lot of energy", (0, 0, 2)),
+        ("more expression, more slowly", (-2, 0, 2)),
+        ("Energy: high. Pace: low.", (-2, 0, 2)),
+        ("Energy level: high, deep voice", (0, -2, 2)),
+        ("with energy, in a low voice", (0, -2, 0)),
+        ("with energy in a low voice", (0, -2, 0)),
+        ("pace slow, high voice", (-2, 2, 0)),
+        ("more pitch variation", (0, 0, 2)),
+        ("high volume", (0, 0, 0)),
+        ("neither fast nor slow", (0, 0, 0)),
+        ("not slow, not fast", (0, 0, 0)),
+        ("not fast, and not too high", (-1, 0, 0)),
+        ("quick but not rushed", (1, 0, 0)),
+        ("slow, but not too slow", (-1, 0, 0)),
+        ("not only fast but also high", (2, 2, 0)),
         ("", (0, 0, 0)),
         ("Speak like a pirate.", (0, 0, 0)),
         ("very", (0, 0, 0)),
@@ -77,6 +93,11 @@ def test_unknown_words_are_told_once_each() -> None:
 
 def test_what_is_known_is_not_told() -> None:
     assert read_instructions("Please speak very slowly, in a high voice.").warning is None
+    assert read_instructions("slow-paced, more than usual; no need to hurry").warning is None
+
+
+def test_what_cannot_be_turned_up_is_told() -> None:
+    assert read_instructions("increase the volume").warning == "instructions: ignored volume"
 
 
 def test_a_report_is_bounded_and_ascii() -> None:

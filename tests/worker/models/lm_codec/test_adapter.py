@@ -64,6 +64,14 @@ def test_instructions_describe_the_voice_where_a_model_takes_them() -> None:
     assert transform_prompt(told, NAME)["warnings"] == ["instructions are not used by this model"]
 
 
+def test_instructions_of_invisible_characters_leave_the_voice_its_own_description() -> None:
+    own = transform_prompt({"text": "Hello."}, "maya1")["fields"]
+    assert (
+        transform_prompt({"text": "Hello.", "instructions": " \u200b\ufeff"}, "maya1")["fields"]
+        == own
+    )
+
+
 def test_typographic_marks_become_plain_ones_and_places_stay() -> None:
     text = "“Hi” – it’s\u00a0me\u0000\u200b!\nन\u200d"
     plain = plain_text(text)

@@ -1,14 +1,22 @@
-"""Where a codec runs, and how exactly."""
+"""Where a codec runs, how exactly, and what is said of one that cannot be loaded."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
 from engine.errors import ConfigError
-from worker.models.lm_codec.codec import pick_device
+from tests.worker.models.lm_codec.codecs import save_snac
+from tests.worker.models.lm_codec.describing import of_kind
+from worker.models.lm_codec.codec import load_codec, pick_device
 
 pytestmark = pytest.mark.torch
+
+CPU = torch.device("cpu")
 
 
 def test_convolutions_in_float32_are_not_rounded_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,3 +60,35 @@ def test_torch_is_told_the_bound_of_the_gpu_that_was_picked(
     )
     pick_device(name, fraction)
     assert told == wanted
+
+
+def _of_another_shape(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"decoder_dim": 64}))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda folder: (folder / "pytorch_model.bin").write_bytes(b""), "EOFError"),
+        (lambda folder: (folder / "pytorch_model.bin").write_bytes(b"PK"), "."),
+        (lambda folder: (folder / "config.json").write_text("{"), "."),
+        (_of_another_shape, "size mismatch"),
+    ],
+)
+def test_a_codec_that_is_broken_is_one_clear_sentence(
+    tmp_path: Path, spoil: Callable[[Path], object], reason: str
+) -> None:
+    spoil(save_snac(tmp_path))
+    spec = of_kind("snac", tmp_path, left=3, right=3).codec
+    with pytest.raises(ConfigError, match=rf"cannot load codec .* \(snac\): .*{reason}") as caught:
+        load_codec(spec, (1, 2, 4), CPU)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("kind", ["snac", "dac", "xcodec2"])
+def test_a_folder_that_is_not_there_is_said_to_be_missing(tmp_path: Path, kind: str) -> None:
+    spec = of_kind(kind, tmp_path / "nowhere", left=3, right=3).codec
+    with pytest.raises(ConfigError, match=r"codec\.model: there is no folder .*nowhere"):
+        load_codec(spec, (1,), CPU)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,16 @@ def changed(tmp_path: Path, **changes: object) -> str:
     return str(path)
 
 
-CODEC = yaml.safe_load((DESCRIPTION_DIR / "orpheus-3b.yaml").read_text())["codec"]
+ORPHEUS = yaml.safe_load((DESCRIPTION_DIR / "orpheus-3b.yaml").read_text())
+CODEC, LENGTHS, GUIDANCE = ORPHEUS["codec"], ORPHEUS["lengths"], ORPHEUS["guidance"]
+
+
+def test_the_description_in_the_docs_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "lm-codec.md").read_text(encoding="utf-8")
+    shown = page.partition("## A description\n")[2].partition("\nUnknown keys")[0]
+    path = tmp_path / "mine.yaml"
+    path.write_text(textwrap.dedent(shown), encoding="utf-8")
+    assert load_description(str(path)).num_slots == 7
 
 
 @pytest.mark.parametrize(
@@ -50,6 +60,11 @@ CODEC = yaml.safe_load((DESCRIPTION_DIR / "orpheus-3b.yaml").read_text())["codec
         ({"prompt": [{"reference": True}]}, "needs a reference, and voice 'tara' has none"),
         ({"prompt": [{"text": "x", "reference": True}]}, "has one of: text, tokens, reference"),
         ({"tokens": {"frame": [], "stop": [1]}}, "at least one slot"),
+        ({"lengths": LENGTHS | {"slack_ms": -1}}, "lengths.slack_ms must be at least 0"),
+        ({"guidance": GUIDANCE | {"default_scale": 11.0}}, "default_scale must be from 0 to max"),
+        ({"guidance": GUIDANCE | {"max_scale": 101.0}}, "at most 100"),
+        ({"sampling": {"temperature": 9.0}}, "sampling: temperature must be from 0 to 2, got 9"),
+        ({"sampling": {"extra": {"beams": 4}}}, "sampling: beams is not a sampling parameter"),
     ],
 )
 def test_a_wrong_description_says_what_is_wrong(

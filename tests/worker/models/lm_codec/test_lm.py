@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import msgspec
@@ -76,6 +77,15 @@ def test_a_text_is_said_in_passages_that_are_numbered_and_bounded() -> None:
     assert first.sampling.max_tokens == 2 * 393 + 1
     assert first.sampling.stop_token_ids == lm._builder.stop_token_ids
     assert (first.sampling.temperature, first.sampling.min_p) == (0.4, 0.05)
+
+
+@pytest.mark.parametrize(("text", "num_letters"), [("5550199", 28), ("今天天气很好", 18)])
+def test_speech_may_be_as_long_as_digits_and_wide_letters_take_to_say(
+    text: str, num_letters: int
+) -> None:
+    (passage,) = passages(model().open(request(text), {}))
+    num_frames = math.ceil((3000 + 160 * num_letters) * 24000 / 320 / 1000)
+    assert passage.sampling.max_tokens == 2 * num_frames + 1
 
 
 def test_a_request_that_takes_segments_says_what_each_completes() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +15,14 @@ from engine.async_omni_engine import AsyncOmniEngine
 from engine.errors import InvalidRequestError
 from engine.messages import SamplingParams, StageRequest
 from engine.pipeline import PipelineConfig, StageConfig, load_pipeline
-from tests.engine.running import run_for, running
+from tests.engine.running import pids, run_for, running
 from tests.worker.models.thinker.tiny_chat import (
     TEMPLATE,
     generate,
     tiny_tokenizer,
     write_tiny_chat,
 )
-from tests.worker.vllm.engines import PATIENT
+from tests.worker.vllm.engines import PATIENT, all_ready
 from tests.worker.vllm.pipelines import tiny_llm
 from worker.models.thinker.answer_form import make_form, read_format
 from worker.models.thinker.question import Question
@@ -29,6 +32,7 @@ from worker.vllm.adapter import Burst
 from worker.vllm.sampling import TokenSampling
 
 LIMIT_S = 600.0
+NUM_TRIES = 5
 BROKEN = "\N{REPLACEMENT CHARACTER}"
 HELLO = [{"role": "user", "content": "Hello?"}]
 NUMBER = {"$ref": "#/$defs/number"}
@@ -44,6 +48,14 @@ TOOLS = [
     {"type": "function", "function": {"name": "add", "parameters": ADD}},
     {"type": "function", "function": {"name": "wait", "parameters": WAIT}},
 ]
+WORD = {"type": "string", "pattern": "^[a-f]{45}$"}
+SPELLING = {
+    "type": "object",
+    "properties": {"word": WORD},
+    "required": ["word"],
+    "additionalProperties": False,
+}
+SPELL = {"type": "function", "function": {"name": "spell", "parameters": SPELLING}}
 NAMED = {"type": "function", "function": {"name": "add"}}
 
 
@@ -252,6 +264,47 @@ async def check_formats(engine: AsyncOmniEngine) -> None:
     assert caught.value.param == "response_format"
 
 
+async def spell(
+    engine: AsyncOmniEngine, request_id: str, num_before_loss: int | None = None
+) -> list[dict[str, Any]]:
+    """The pieces of a call that must be made; when so many thoughts have come the replica dies."""
+    calls, num_thoughts = list[dict[str, Any]](), 0
+    tooling = {"tools": [SPELL], "tool_choice": {"type": "function", "function": {"name": "spell"}}}
+    async for output in engine.generate(
+        request_id,
+        {"messages": HELLO, "tooling": tooling, "sampling": {"max_tokens": 90}},
+        final_stage_id=0,
+        final_output_stage_ids=[0],
+    ):
+        thought = output.payload.get("thought")
+        if thought is None:
+            continue
+        calls += thought["calls"]
+        num_thoughts += 1
+        if num_thoughts == num_before_loss:
+            os.kill(pids(engine, 0)[0], signal.SIGKILL)
+        assert thought["delta"] == ""
+        assert thought["finish_reason"] in (None, "tool_calls")
+    return calls
+
+
+async def check_lost_call(engine: AsyncOmniEngine) -> None:
+    """A forced call whose replica is lost in its middle comes whole and once, as without that.
+
+    One that had been written whole before the loss was seen is no replay: then the next is lost.
+    """
+    (expected,) = await spell(engine, "spelled")
+    assert re.fullmatch("[a-f]{45}", json.loads(expected["arguments"])["word"])
+    num_before = engine.snapshot.counters.num_replays
+    for number in range(NUM_TRIES):
+        (call,) = await spell(engine, f"lost{number}", 5)
+        assert call == expected
+        await all_ready(engine)
+        if engine.snapshot.counters.num_replays > num_before:
+            return
+    raise AssertionError("no call was lost in its middle")
+
+
 @pytest.mark.vllm
 @pytest.mark.model
 @pytest.mark.process
@@ -280,7 +333,11 @@ def test_a_chat_model_thinks_as_transformers_does_and_is_spoken(tmp_path: Path) 
                 await ask(engine, "r3", sampling={"smell": 1})
             with pytest.raises(InvalidRequestError):
                 await ask(engine, "r4", messages=[{"role": "user", "content": "x" * 5000}])
+            instructed = [{"role": "system", "content": "Greet the user."}]
+            _, last, _ = await ask(engine, "r5", messages=instructed, sampling=sampling)
+            assert last["usage"]["completion_tokens"] > 0
             await check_forced_calls(engine)
             await check_formats(engine)
+            await check_lost_call(engine)
 
-    run_for(scenario, LIMIT_S)
+    run_for(scenario, 2 * LIMIT_S)

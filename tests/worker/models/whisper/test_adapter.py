@@ -67,3 +67,36 @@ def test_what_is_wrong_is_refused_by_name(key: str, value: Any, param: str) -> N
         transform_prompt({"mode": "recording"} | {key: value})
 
     assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"language": "de"}, "language"),
+        ({"language": "fr-CA", "languages": ["en"]}, "language"),
+        ({"languages": ["de", "fr"]}, "languages"),
+    ],
+)
+def test_a_language_that_the_recogniser_does_not_know_is_refused_with_those_it_knows(
+    given: dict[str, Any], key: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match=f"{key} must be one of en, es, got") as caught:
+        transform_prompt({"mode": "live"} | given, languages=["en", "es"])
+    assert caught.value.param == key
+
+
+def test_of_several_languages_those_that_the_recogniser_knows_are_left() -> None:
+    prompt = transform_prompt(
+        {"mode": "live", "language": "en-US", "languages": ["de", "es"]}, languages=["en", "es"]
+    )
+    assert prompt["recognition"]["language"] == "en"
+    assert prompt["recognition"]["languages"] == ["es"]
+
+
+def test_who_knows_english_only_is_not_asked_to_translate() -> None:
+    translation = {"mode": "recording", "task": "translate"}
+    with pytest.raises(InvalidRequestError, match="cannot translate") as caught:
+        transform_prompt(translation, languages=["en"])
+    assert caught.value.param == "model"
+    for languages in ([], ["en", "de"]):
+        assert transform_prompt(translation, languages)["recognition"]["task"] == "translate"

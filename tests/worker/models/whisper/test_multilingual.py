@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.errors import ConfigError
 from tests.spoken import SENTENCES, spoken
 from tests.worker.models.whisper.tiny_multilingual import write_model
 from worker.models.whisper.languages import LANGUAGES
@@ -45,3 +46,9 @@ def test_a_translation_is_done(recogniser: Recogniser) -> None:
     wanted = Recognition(task="translate", language="fr", temperature=1.0)
 
     assert language_of(recogniser, wanted) == "fr"
+
+
+def test_all_of_whispers_languages_may_be_promised(recogniser: Recogniser) -> None:
+    recogniser.check_promised(list(LANGUAGES))
+    with pytest.raises(ConfigError, match="klingon"):
+        recogniser.check_promised(["en", "klingon"])

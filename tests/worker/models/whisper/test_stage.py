@@ -234,6 +234,16 @@ def test_an_unknown_option_is_refused() -> None:
         load(StageContext(pipeline, stage, 1))
 
 
+@pytest.mark.parametrize("languages", [["en", "de"], ["english"], "en"])
+def test_languages_that_the_weights_do_not_know_are_not_promised(languages: Any) -> None:
+    pipeline = msgspec.structs.replace(
+        load_pipeline("transcribe"), options={"languages": languages}
+    )
+
+    with pytest.raises(ConfigError, match=r"languages must be a list of codes .* know, en, got"):
+        load(StageContext(pipeline, pipeline.stages[1], 1))
+
+
 def test_times_never_leave_the_audio(stage: WhisperStage) -> None:
     begin(stage)
     cut = spoken(SENTENCES[0])[: int(1.7 * RATE)]

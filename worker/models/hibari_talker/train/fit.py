@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from engine.errors import ConfigError
 from worker.models.hibari_talker.train.batches import Batch, draw, plan
 from worker.models.hibari_talker.train.net import Net, Shape, new_weights, save_weights
 from worker.models.hibari_talker.train.score import Score, score_neutral
@@ -48,6 +49,8 @@ class Schedule:
 
 class Fit:
     """Training that can be stopped after any step and goes on from its last checkpoint.
+
+    Raises ``ConfigError`` for a checkpoint of another schedule or seed, and for too few lessons.
 
     The model computes in bfloat16; ``_masters`` are its weights in float32, which are updated.
     """
@@ -161,6 +164,13 @@ class Fit:
         if not path.exists():
             return
         state: dict[str, Any] = torch.load(path, weights_only=True)
+        made, asked = json.loads(state["schedule"]), asdict(self._schedule)
+        if changed := [name for name in asked if made.get(name) != asked[name]]:
+            name = changed[0]
+            raise ConfigError(
+                f"{path} was made with {name} {made.get(name)}, not {asked[name]}: remove it, or "
+                "take another folder"
+            )
         self.step, self.losses = state["step"], state["losses"]
         with torch.no_grad():
             for name, master in self._masters.items():
@@ -172,8 +182,15 @@ class Fit:
 
 
 def split_lessons(lessons: Lessons, num_held_out: int) -> tuple[Lessons, Lessons]:
-    """All but the last sentences, to learn from, and the last ones, to score."""
+    """All but the last sentences, to learn from, and the last ones, to score.
+
+    Raises ``ConfigError`` if none is left to learn from.
+    """
     first = len(lessons) - num_held_out
+    if first < 1:
+        raise ConfigError(
+            f"{len(lessons)} lessons are too few: {num_held_out} are held out to score the others"
+        )
     kept = [lessons[index] for index in range(first)]
     held_out = [lessons[index] for index in range(first, len(lessons))]
     return Lessons.join(kept), Lessons.join(held_out)

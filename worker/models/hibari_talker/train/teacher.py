@@ -77,7 +77,16 @@ class Lessons:
         return np.diff(self.ends, prepend=0)
 
     def save(self, path: Path) -> None:
-        np.savez(path, ids=self.ids, durations=self.durations, pitches=self.pitches, ends=self.ends)
+        """Whole or not at all. ``path`` ends in .npz."""
+        partial = path.with_suffix(".partial.npz")
+        np.savez(
+            partial,
+            ids=self.ids,
+            durations=self.durations,
+            pitches=self.pitches,
+            ends=self.ends,
+        )
+        partial.replace(path)
 
     @classmethod
     def load(cls, path: Path) -> Lessons:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.errors import ConfigError
 from tests.worker.models.hibari_talker.train.lessons import lessons
 from worker.models.hibari_talker.train.fit import Fit, Schedule
 from worker.models.hibari_talker.train.net import Shape
@@ -55,6 +56,21 @@ def test_the_same_seed_gives_the_same_weights_after_a_stop(whole: Fit, tmp_path:
 def test_another_seed_gives_other_weights(whole: Fit, tmp_path: Path) -> None:
     other = fit(tmp_path, replace(SCHEDULE, seed=1), until=2)
     assert other.losses != whole.losses[:2]
+
+
+@pytest.mark.parametrize("changes", [{"seed": 1}, {"num_steps": 40}])
+def test_a_checkpoint_of_something_else_is_not_gone_on_with(
+    tmp_path: Path, changes: dict[str, int]
+) -> None:
+    fit(tmp_path, until=1)
+    ((name, value),) = changes.items()
+    with pytest.raises(ConfigError, match=rf"was made with {name} \d+, not {value}: remove it"):
+        fit(tmp_path, replace(SCHEDULE, **changes))
+
+
+def test_too_few_lessons_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="20 lessons are too few: 20 are held out"):
+        fit(tmp_path, replace(SCHEDULE, num_held_out=20))
 
 
 def test_weights_are_written_in_the_size_that_is_shipped(whole: Fit, tmp_path: Path) -> None:
