@@ -7,6 +7,7 @@ import base64
 import contextlib
 import http.server
 import json
+import re
 import socket
 import ssl
 import threading
@@ -181,10 +182,11 @@ def test_a_client_cannot_tell_a_private_address_from_one_that_leads_nowhere(
 ) -> None:
     net.names |= {"inside.example.com": ["10.1.2.3"], "empty.example.com": []}
     reasons = {
-        "inside": "10.1.2.3, which is not public",
+        "inside": r"10\.1\.2\.3, which is not public",
         "empty": "no address",
         "nowhere": "not known",
-        "media": "within 0.5 s",
+        # The whole of it may take so long, or the connection.
+        "media": r"within 0\.5 s|timed out",
     }
     for name, reason in reasons.items():
         timeout_s = 0.5 if name == "media" else 60.0
@@ -192,7 +194,7 @@ def test_a_client_cannot_tell_a_private_address_from_one_that_leads_nowhere(
             fetch(net, lead(f"http://{name}.example.com/slow/"), timeout_s=timeout_s)
         assert caught.value.message == "url: the URL cannot be read"
         told = caplog.messages[-1]
-        assert reason in told
+        assert re.search(reason, told)
         assert "slow" not in told
 
 

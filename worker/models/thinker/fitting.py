@@ -67,14 +67,14 @@ class Fitting:
         """
         truncation = question.truncation
         if truncation is None:
-            return self._checked(self._without(question, set()), sounds)
+            return self._checked(self._without(question, sounds, set()), sounds)
         outlined = outline(question.messages)
         room = self._max_model_len - min(question.sampling.max_tokens, self._max_model_len // 2)
         costs = self._costs(question.messages, sounds)
         limit = truncation.limit(room - self._head(question, outlined.num_leading))
         num = outlined.num_dropped(costs, limit, truncation.retention_ratio)
         while True:
-            fitted = self._without(question, outlined.dropped(num))
+            fitted = self._without(question, sounds, outlined.dropped(num))
             excess = _length(fitted, sounds) - room
             if excess <= 0 or num == len(outlined.groups):
                 return self._checked(fitted, sounds)
@@ -91,13 +91,13 @@ class Fitting:
             )
         return fitted
 
-    def _without(self, question: Question, dropped: set[int]) -> Fitted:
-        kept = [i for i in range(len(question.messages)) if i not in dropped]
-        messages = [question.messages[index] for index in kept]
+    def _without(self, question: Question, sounds: Sequence[int], dropped: set[int]) -> Fitted:
+        messages = [m for index, m in enumerate(question.messages) if index not in dropped]
         ids, begun = self._renderer.render(replace(question, messages=messages))
         places = _sounds_of(question.messages)
-        sounds = [sound for index in kept for sound in places[index]]
-        return Fitted(ids, begun, sounds, num_user_messages(question.messages, dropped))
+        gone = {number for index in dropped for number in places[index]}
+        left = [number for number in range(len(sounds)) if number not in gone]
+        return Fitted(ids, begun, left, num_user_messages(question.messages, dropped))
 
     # --- what messages take ----------------------------------------------------------------------
 
