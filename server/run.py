@@ -21,6 +21,9 @@ log = logging.getLogger("voxloom.server")
 _LAST_BYTES_S = 3
 # A burst of connections may be this long before clients see a refusal; Linux caps it at somaxconn.
 _BACKLOG = 2048
+# A client that lags behind what it is sent finds the ping only after that; uvicorn's own 20 s would
+# end the session of a page on a busy machine.
+_PONG_TIMEOUT_S = 60.0
 # The largest message that a session takes: 15 MiB of audio in base64, as OpenAI has it.
 _MAX_SOCKET_MESSAGE_BYTES = 21 * 1024 * 1024
 
@@ -92,6 +95,7 @@ def uvicorn_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         http=BoundedHttpProtocol,
         ws="websockets-sansio",
         ws_max_size=_MAX_SOCKET_MESSAGE_BYTES,
+        ws_ping_timeout=_PONG_TIMEOUT_S,
         # Speech does not get smaller by it, and deflating would hold up the event loop.
         ws_per_message_deflate=False,
         lifespan="on",

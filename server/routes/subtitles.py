@@ -119,7 +119,7 @@ def read_query(query: Mapping[str, str]) -> dict[str, Any]:
     data: dict[str, Any] = dict(query)
     for name in {"speed", "seed"} & data.keys():
         # What is no number stays a text, and is refused as such.
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             data[name] = json.loads(data[name])
     return data
 

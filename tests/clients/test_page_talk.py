@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.model, pytest.mark.process, pytest.mark.asr]
 QUESTION = "Could you tell me how to get to the museum, please?"
 REMARK = "The weather will be cold and windy tomorrow."
 # From the opening of the microphone to the first word.
-BEFORE = 10.0
+BEFORE = 20.0
 # An answer lasts longer than this.
 ANSWER_S = 24.0
 # The page's ears listen twenty times a second, but when the machine is busy with other things.
@@ -123,10 +123,12 @@ def test_who_interrupts_is_heard_and_only_what_was_heard_stays(talk: Talk, tmp_p
 
 def test_a_conversation_needs_no_mouse(talk: Talk, tmp_path: Path) -> None:
     with (
-        speaking_browser(tmp_path, pause(BEFORE), said(QUESTION), pause(60)) as browser,
-        talking_visit(browser, address(talk.server.port)) as visit,
+        speaking_browser(tmp_path, pause(60)) as browser,
+        talking_visit(browser, address(talk.server.port), is_told=True) as visit,
     ):
         visit.page.keyboard.press("Control+Enter")
+        visit.await_turns("listening")
+        visit.say(said(QUESTION))
         visit.await_turns("thinking", "speaking")
         visit.page.keyboard.press("Escape")
         visit.await_turns("speaking", "listening")
@@ -190,10 +192,12 @@ def test_without_a_microphone_it_says_so(talk: Talk) -> None:
 def test_a_lost_connection_is_told_and_another_can_begin(talk: Talk, tmp_path: Path) -> None:
     with (
         relaying(talk.server.port) as relay,
-        speaking_browser(tmp_path, pause(BEFORE), said(QUESTION), pause(60)) as browser,
-        talking_visit(browser, address(relay.port)) as visit,
+        speaking_browser(tmp_path, pause(60)) as browser,
+        talking_visit(browser, address(relay.port), is_told=True) as visit,
     ):
         visit.page.click("#talk-start")
+        visit.await_turns("listening")
+        visit.say(said(QUESTION))
         visit.await_turns("thinking", "speaking")
         visit.page.wait_for_function(LOUD)
         relay.cut()
@@ -204,6 +208,8 @@ def test_a_lost_connection_is_told_and_another_can_begin(talk: Talk, tmp_path: P
         assert seconds_heard(visit.sounds()) < ANSWER_S
 
         visit.page.click("#talk-start")
+        visit.await_turns("failed", "listening")
+        visit.say(said(QUESTION))
         visit.await_turns("failed", "listening", "hearing", "speaking")
         expect(visit.at("#talk-error")).to_be_hidden()
         assert len(words(visit, "user")) == 1
@@ -212,10 +218,12 @@ def test_a_lost_connection_is_told_and_another_can_begin(talk: Talk, tmp_path: P
 def test_a_failed_answer_is_told_and_the_conversation_goes_on(tmp_path: Path) -> None:
     with (
         talking(environ={"VOXLOOM_THINKER_URL": "http://127.0.0.1:9/v1"}) as talk,
-        speaking_browser(tmp_path, pause(BEFORE), said(QUESTION), pause(60)) as browser,
-        talking_visit(browser, address(talk.server.port)) as visit,
+        speaking_browser(tmp_path, pause(60)) as browser,
+        talking_visit(browser, address(talk.server.port), is_told=True) as visit,
     ):
         visit.page.click("#talk-start")
+        visit.await_turns("listening")
+        visit.say(said(QUESTION))
         visit.await_turns("thinking", "listening")
         expect(visit.at("#talk-error")).to_be_visible()
         assert len(words(visit, "user")) == 1

@@ -218,6 +218,12 @@ def test_uvicorn_waits_longer_than_the_engine_drains() -> None:
     assert config.timeout_graceful_shutdown > 7
 
 
+def test_a_socket_whose_client_lags_behind_has_a_minute_to_answer_a_ping() -> None:
+    config = uvicorn_config(create_app(FakeEngine()), Settings())
+
+    assert config.ws_ping_timeout == 60.0
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "::", "::1"])
 def test_any_usual_host_can_be_listened_on(host: str) -> None:
     with listen(host, 0) as listener:

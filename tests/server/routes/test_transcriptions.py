@@ -573,8 +573,8 @@ def test_the_form_is_described(app: FastAPI) -> None:
 @pytest.mark.parametrize(
     ("path", "field", "param", "allowed"),
     [
-        (PATH, ("language", "de"), "language", "one of en, got de"),
-        (PATH, ("languages[]", "de"), "languages", "one of en, got de"),
+        (PATH, ("language", "de"), "language", "one of en, got 'de'"),
+        (PATH, ("languages[]", "de"), "languages", "one of en, got 'de'"),
         (PATH, ("language", "klingon"), "language", "got 'klingon'"),
         (TRANSLATIONS, ("prompt", "x"), "model", "cannot translate"),
     ],

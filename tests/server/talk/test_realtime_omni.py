@@ -231,7 +231,7 @@ def test_a_key_opens_a_session_in_a_voice_by_any_of_its_names(voice: str) -> Non
         (
             {"input": {"transcription": {"language": "de"}}},
             "session.audio.input.transcription.language",
-            "must be one of en, got de",
+            "must be one of en, got 'de'",
         ),
     ],
 )

@@ -48,16 +48,18 @@ def transform_prompt(prompt: Prompt, languages: Sequence[str] = ()) -> Prompt:
     Raises ``InvalidRequestError`` that names the key.
     """
     given = {key: value for key, value in prompt.items() if key not in _ENGINE_KEYS}
-    unknown = sorted(given.keys() - _CHECKS.keys())
+    unknown = sorted(given.keys() - _CHECKS.keys() - _LANGUAGE_CHECKS.keys())
     if unknown:
-        known = ", ".join(sorted(_CHECKS))
+        known = ", ".join(sorted([*_CHECKS, *_LANGUAGE_CHECKS]))
         raise InvalidRequestError(
             f"unknown prompt key {unknown[0]!r}; known: {known}", param=unknown[0]
         )
     checked = {key: check(given.get(key)) for key, check in _CHECKS.items()}
-    if languages:
-        _check_task(checked["task"], languages)
-        checked |= _known_languages(checked["language"], checked["languages"], languages)
+    _check_task(checked["task"], languages)
+    checked |= {
+        key: check(given.get(key), languages or tuple(LANGUAGES))
+        for key, check in _LANGUAGE_CHECKS.items()
+    }
     return {
         "mode": checked.pop("mode"),
         "guesses": checked.pop("guesses"),
@@ -115,26 +117,35 @@ def _check_temperature(value: Any) -> float:
     return _number("temperature", 0 if value is None else value, 0.0, 1.0)
 
 
-def _check_language(value: Any) -> str | None:
-    return None if value in (None, "", "auto") else _language("language", value)
+def _check_language(value: Any, known: Sequence[str]) -> str | None:
+    if value in (None, "", "auto"):
+        return None
+    code = _code(value)
+    if code not in known:
+        raise _unknown_language("language", value, known)
+    return code
 
 
-def _check_languages(value: Any) -> list[str]:
+def _check_languages(value: Any, known: Sequence[str]) -> list[str]:
+    """Those that the recogniser knows, of which there must be one."""
     if value is None:
         return []
     if not isinstance(value, list):
         raise _refuse("languages", "a list of language codes")
-    return [_language("languages", item) for item in value]
+    codes = [_code(item) for item in value]
+    left = [code for code in codes if code is not None and code in known]
+    if None in codes or (codes and not left):
+        odd = value[codes.index(None) if None in codes else 0]
+        raise _unknown_language("languages", odd, known)
+    return left
 
 
-def _language(key: str, value: Any) -> str:
-    code = find_language(value) if isinstance(value, str) else None
-    if code is None:
-        known = ", ".join(LANGUAGES)
-        raise InvalidRequestError(
-            f"{key} must be one of {known}, got {str(value)[:40]!a}", param=key
-        )
-    return code
+def _code(value: Any) -> str | None:
+    return find_language(value) if isinstance(value, str) else None
+
+
+def _unknown_language(key: str, value: Any, known: Sequence[str]) -> InvalidRequestError:
+    return _refuse(key, f"one of {', '.join(known)}, got {str(value)[:40]!a}")
 
 
 def _check_task(task: str, known: Sequence[str]) -> None:
@@ -143,24 +154,6 @@ def _check_task(task: str, known: Sequence[str]) -> None:
             "this model knows English only and cannot translate; serve a multilingual one",
             param="model",
         )
-
-
-def _known_languages(
-    language: str | None, wanted: list[str], known: Sequence[str]
-) -> dict[str, str | list[str] | None]:
-    """What is left of the languages that a prompt names: of several the known ones."""
-    left = [code for code in wanted if code in known]
-    refused = [language] if language is not None and language not in known else []
-    key = "language" if refused else "languages"
-    if not refused and not left:
-        refused = wanted
-    if refused:
-        raise InvalidRequestError(
-            f"{key} must be one of {', '.join(known)}, got {', '.join(refused)}: this server's "
-            "recogniser knows no other",
-            param=key,
-        )
-    return {"language": language, "languages": left}
 
 
 def _check_context(value: Any) -> str:
@@ -186,11 +179,13 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "mode": _one_of("mode", _MODES, None),
     "detection": _check_detection,
     "guesses": _flag("guesses"),
-    "language": _check_language,
-    "languages": _check_languages,
     "task": _one_of("task", _TASKS, "transcribe"),
     "context": _check_context,
     "keywords": _check_keywords,
     "temperature": _check_temperature,
     "word_times": _flag("word_times"),
+}
+_LANGUAGE_CHECKS: dict[str, Callable[[Any, Sequence[str]], Any]] = {
+    "language": _check_language,
+    "languages": _check_languages,
 }

@@ -75,6 +75,8 @@ def test_what_is_wrong_is_refused_by_name(key: str, value: Any, param: str) -> N
         ({"language": "de"}, "language"),
         ({"language": "fr-CA", "languages": ["en"]}, "language"),
         ({"languages": ["de", "fr"]}, "languages"),
+        ({"languages": ["en", "klingon"]}, "languages"),
+        ({"language": "klingon"}, "language"),
     ],
 )
 def test_a_language_that_the_recogniser_does_not_know_is_refused_with_those_it_knows(
