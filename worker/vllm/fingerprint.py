@@ -10,13 +10,23 @@ from engine.pipeline import LlmConfig
 from worker.fingerprint import make_fingerprint
 from worker.vllm.launch import resolve_checkpoint
 
-_PATTERNS = ("config.json", "*.safetensors", "*.bin", "*.pt", "*.gguf", "tokenizer*")
+_PATTERNS = (
+    "config.json",
+    "adapter_config.json",
+    "*.safetensors",
+    "*.bin",
+    "*.pt",
+    "*.gguf",
+    "tokenizer*",
+)
 
 
 def llm_fingerprint(llm: LlmConfig, more_files: Sequence[Path]) -> Fingerprint:
-    """The checkpoint's files and the adapter's. A model of a hub counts by its name alone."""
-    checkpoint = resolve_checkpoint(llm.checkpoint)
-    folder = Path(checkpoint)
-    files = [file for pattern in _PATTERNS for file in sorted(folder.glob(pattern))]
-    name = f"{checkpoint}@{llm.revision}" if not files else ""
-    return make_fingerprint([*files, *more_files], llm.num_threads, name)
+    """The files of the checkpoint, the LoRAs and the adapter. What a hub has counts by its name."""
+    files, names = list[Path](), list[str]()
+    for model in (resolve_checkpoint(llm.checkpoint), *(lora.path for lora in llm.loras)):
+        found = [file for pattern in _PATTERNS for file in sorted(Path(model).glob(pattern))]
+        files += found
+        if not found:
+            names.append(f"{model}@{llm.revision}")
+    return make_fingerprint([*files, *more_files], llm.num_threads, " ".join(names))
