@@ -456,7 +456,8 @@ def test_an_answer_that_fails_says_so_and_the_session_goes_on() -> None:
     check_all(client)
 
 
-def test_a_user_who_says_nothing_is_spoken_to() -> None:
+def waiting_for_the_user() -> tuple[Client, float]:
+    """A client that has been answered, and when its silence has lasted for five seconds."""
     client = Client()
     client.detect(idle_timeout_ms=5000)
     client.turn("Hi.")
@@ -464,6 +465,11 @@ def test_a_user_who_says_nothing_is_spoken_to() -> None:
     client.finish()
     due = client.session.next_deadline
     assert due is not None
+    return client, due
+
+
+def test_a_user_who_says_nothing_is_spoken_to() -> None:
+    client, due = waiting_for_the_user()
     assert due == pytest.approx(client.now + 0.8 + 5.0)
     assert client.note(client.session.time_out(due - 0.01)) == []
     events = client.note(client.session.time_out(due))
@@ -479,13 +485,7 @@ def test_a_user_who_says_nothing_is_spoken_to() -> None:
 
 
 def test_silence_is_not_counted_any_more_when_that_was_switched_off() -> None:
-    client = Client()
-    client.detect(idle_timeout_ms=5000)
-    client.turn("Hi.")
-    speak(client)
-    client.finish()
-    due = client.session.next_deadline
-    assert due is not None
+    client, due = waiting_for_the_user()
     client.detect(idle_timeout_ms=None)
     assert client.note(client.session.time_out(due)) == []
 
